@@ -94,7 +94,9 @@ pub use self::package::{Package, PackageKind};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
-pub use self::sandbox::{Sandbox, SandboxHome, SandboxLevel, SandboxNetwork};
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::sandbox::parse_host;
+pub use self::sandbox::{BEGINS, NotAHost, Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork};
 pub use self::secret::Secret;
 pub use self::selector::{Hint, Selector};
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};

@@ -3,10 +3,11 @@
 //! In: events, each where it happens. Out: numbers, whenever somebody scrapes them (`export`). **Invariant:** to count
 //! takes a few additions: no lock, no look-up, no label and no allocation. Whoever counts for a server holds its
 //! [`ServerCounts`], which outlive the server's entry in the config until the next scrape. The exceptions are single
-//! tools (`tools.rs`), if the config wants them, and verdicts, where rules match. Start at `tally.rs`, which counts a
-//! request.
+//! tools (`tools.rs`), if the config wants them, verdicts, where rules match, and hosts that a sandbox refuses
+//! (`refused.rs`). Start at `tally.rs`, which counts a request.
 
 mod histogram;
+mod refused;
 mod tally;
 mod tools;
 
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 pub(crate) use self::histogram::{Buckets, DURATIONS, Histogram, OVERHEADS};
+pub(crate) use self::refused::Refused;
 pub(crate) use self::tally::{Awaited, Over, Tally, Waits};
 use self::tools::Tools;
 pub(crate) use self::tools::{ToolCounts, ToolGlobs};
@@ -268,6 +270,8 @@ pub(crate) struct ServerCounts {
     sessions: Histogram<{ DURATIONS.len() }>,
     cells: Cells<{ Count::ALL.len() }>,
     tools: Tools,
+    /// Hosts that its sandbox refused.
+    refused: Refused,
 }
 
 impl Default for ServerCounts {
@@ -281,11 +285,17 @@ impl Default for ServerCounts {
             sessions: Histogram::new(&DURATIONS),
             cells: Cells::default(),
             tools: Tools::default(),
+            refused: Refused::default(),
         }
     }
 }
 
 impl ServerCounts {
+    /// Returns the hosts that its sandbox refused.
+    pub(crate) fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
     /// Counts one.
     pub(crate) fn one(&self, count: Count) {
         self.cells.add(count as usize, 1);

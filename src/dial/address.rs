@@ -70,7 +70,7 @@ impl Home {
 }
 
 /// Reports whether an address belongs to the public internet. An address that is not known to be public does not.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

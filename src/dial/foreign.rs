@@ -57,7 +57,7 @@ pub(crate) struct Document {
 }
 
 /// Resolves a host name to addresses. Tests bring their own function.
-pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync>;
+pub(crate) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// A client for URLs that one configured server named, or that the documents at such URLs named in turn.
 #[derive(Clone, Debug)]
@@ -174,7 +174,7 @@ impl Resolve for Guarded {
 }
 
 /// Resolves names with the system's resolver.
-pub(super) fn system() -> Lookup {
+pub(crate) fn system() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }))
 }
 

@@ -19,7 +19,12 @@ pub use self::pins::{Certificates, Changed};
 use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::address::is_public;
 pub(crate) use self::client::{Client, Response, SendError};
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::foreign::Lookup;
+pub(crate) use self::foreign::system;
 pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.
@@ -64,7 +69,7 @@ impl Dialer {
 
     /// Returns a client for URLs that the server at `configured` named. Each request times out after `patience`.
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {
-        Foreign::new(configured, patience, foreign::system())
+        Foreign::new(configured, patience, system())
     }
 }
 

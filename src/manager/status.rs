@@ -1,7 +1,7 @@
 //! What users read about a server: one record, made on demand.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -117,6 +117,9 @@ pub struct ServerStatus {
     /// What keeps its process: the level of its sandbox, and what this machine does not keep; `None` if nothing is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
+    /// The hosts that its sandbox refused, with their ports, and how often it asked for each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_hosts: BTreeMap<String, u64>,
     /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
     /// How many lines it printed on standard output that were no messages.
@@ -373,6 +376,7 @@ impl Manager {
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
             pids: upstreams.iter().filter_map(|upstream| upstream.connection()?.pid()).collect(),
             sandbox: self.sandbox_of(server),
+            refused_hosts: server.counts().refused().read(),
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
             noise: usize::try_from(server.counts().read(Count::DroppedNoise)).unwrap_or(usize::MAX),
         }

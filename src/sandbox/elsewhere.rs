@@ -1,9 +1,13 @@
 //! No sandbox outside of Linux, or without the feature `sandbox`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::{Error, can_launch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Ready, can_launch};
 use crate::config::{Sandbox, Stdio};
+use crate::counts::ServerCounts;
 
 const WHY: &str = if cfg!(target_os = "linux") {
     "this program was built without the feature `sandbox`"
@@ -11,13 +15,28 @@ const WHY: &str = if cfg!(target_os = "linux") {
     "there is a sandbox on Linux only"
 };
 
+/// No server has a way out of a sandbox.
+#[derive(Debug)]
+pub(crate) enum Door {}
+
+impl Door {
+    /// Serves nobody.
+    pub(crate) async fn serve(self: Arc<Self>, _: Arc<str>, _: Arc<ServerCounts>, _: CancellationToken) {
+        match *self {}
+    }
+}
+
 /// Nothing here is a launcher.
 #[cfg(unix)]
 pub(super) fn become_server(_: impl Iterator<Item = std::ffi::OsString>) {}
 
-pub(super) fn lacks(_: &Sandbox, _: bool) -> Vec<&'static str> {
+pub(super) fn lacks(_: &Sandbox, _: bool) -> Vec<String> {
     let _ = can_launch();
-    vec![WHY]
+    vec![WHY.to_owned()]
+}
+
+pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
+    lacks(sandbox, has_state)
 }
 
 pub(super) fn cannot_start(_: bool) -> bool {
@@ -28,7 +47,12 @@ pub(super) fn gaps() -> Vec<&'static str> {
     Vec::new()
 }
 
+/// Nothing is watched here.
+pub(super) fn watched(_: Ready, _: &Sandbox) -> Result<Ready, Error> {
+    Err(Error::Unwatched)
+}
+
 /// Starts the server as it is: its entry says `weak`.
-pub(super) fn start(stdio: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Stdio, Error> {
-    Ok(Stdio { sandbox: None, ..stdio })
+pub(super) fn start(stdio: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Ready, Error> {
+    Ok(Ready::plain(Stdio { sandbox: None, ..stdio }))
 }

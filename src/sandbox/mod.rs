@@ -13,13 +13,15 @@ mod elsewhere;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 mod linux;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
 use self::elsewhere as on;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 use self::linux as on;
+pub(crate) use self::on::Door;
 use crate::config::{Sandbox, Stdio};
 
 /// The argument that turns a program into the launcher of a confined server.
@@ -45,7 +47,7 @@ pub(crate) enum Error {
         /// The level.
         level: &'static str,
         /// What is missing.
-        lacks: Vec<&'static str>,
+        lacks: Vec<String>,
     },
     /// A listed path cannot be granted.
     #[error("sandbox.{key}: {path} {why}")]
@@ -57,6 +59,27 @@ pub(crate) enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// There is no strace to watch it.
+    #[error(
+        "there is no strace (the program `strace`, in the package `strace`), so the server cannot be watched; install it"
+    )]
+    Unwatched,
+    /// The way out to its hosts cannot be made.
+    #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
+    Door {
+        /// The folder.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
+    /// That its package was fetched cannot be noted.
+    #[error("its package is fetched, but {path} cannot be written: {why}; make its folder writable")]
+    Mark {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
     /// The folder with its own HOME cannot be made.
     #[error("the folder for its own HOME, {path}, cannot be made: {why}; make it writable")]
     Home {
@@ -65,6 +88,41 @@ pub(crate) enum Error {
         /// The system's reason.
         why: String,
     },
+}
+
+/// The command that starts a server as its entry says, and the way out of its sandbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) stdio: Stdio,
+    /// Serves the server's connections to the hosts that its entry lists; `None` if it lists none.
+    pub(crate) door: Option<Arc<Door>>,
+    /// What has to be done once, before the server starts for the first time.
+    pub(crate) first: Option<First>,
+}
+
+/// What fetches the package of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct First {
+    pub(crate) stdio: Stdio,
+    pub(crate) door: Option<Arc<Door>>,
+    /// The file that says that it was done.
+    mark: PathBuf,
+}
+
+impl Ready {
+    /// Returns a command that starts as it is.
+    pub(crate) fn plain(stdio: Stdio) -> Self {
+        Self { stdio, door: None, first: None }
+    }
+}
+
+impl First {
+    /// Notes that it was done. Writes a file, so it must not run on a runtime's thread.
+    pub(crate) fn done(&self) -> Result<(), Error> {
+        let wrong =
+            |error: std::io::Error| Error::Mark { path: self.mark.display().to_string(), why: error.to_string() };
+        std::fs::write(&self.mark, "").map_err(wrong)
+    }
 }
 
 /// Notes that this program can be a launcher.
@@ -85,22 +143,25 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
 
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
 /// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
-pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Stdio, Error> {
-    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(stdio) };
+pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
+    let Some(sandbox) = stdio.sandbox.clone() else { return Ok(Ready::plain(stdio)) };
+    if !sandbox.is_on() {
+        return on::watched(Ready::plain(stdio), &sandbox);
+    }
     let lacks = on::lacks(&sandbox, state.is_some());
     if !lacks.is_empty() && !sandbox.weak {
         return Err(Error::Lacks { level: level(&sandbox), lacks });
     }
-    on::start(stdio, &sandbox, state)
+    on::watched(on::start(stdio, &sandbox, state)?, &sandbox)
 }
 
-/// Says in words what keeps the server's process; `None` if nothing does, because nothing is to. `has_state` says
-/// whether the host has a folder for what it keeps.
+/// Says in words what keeps the server's process, as far as it is known without trying it; `None` if nothing does, because
+/// nothing is to. `has_state` says whether the host has a folder for what it keeps.
 pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
     if !sandbox.is_on() {
         return None;
     }
-    let (level, lacks) = (level(sandbox), on::lacks(sandbox, has_state));
+    let (level, lacks) = (level(sandbox), on::known_lacks(sandbox, has_state));
     let how = match (lacks.is_empty(), sandbox.weak) {
         (true, _) => level.to_owned(),
         (false, false) => format!("{level} cannot be had: {}", lacks.join(", ")),
@@ -115,9 +176,9 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
 
 impl Sandbox {
     /// Returns what the sandbox needs and this machine lacks, one sentence each. `has_state` says whether the host has a
-    /// state directory.
+    /// state directory. It may run bubblewrap once, which takes some milliseconds.
     #[must_use]
-    pub fn lacks(&self, has_state: bool) -> Vec<&'static str> {
+    pub fn lacks(&self, has_state: bool) -> Vec<String> {
         if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
     }
 }

@@ -7,6 +7,7 @@
 mod announcer;
 mod command;
 mod environment;
+mod errand;
 #[cfg(unix)]
 mod guard;
 #[cfg(not(unix))]
@@ -41,6 +42,7 @@ pub use command::Unstartable;
 )]
 pub(crate) use environment::is_inherited;
 pub(crate) use environment::withheld;
+pub(crate) use errand::run;
 pub use guard::guard;
 #[cfg(unix)]
 pub use guard::{Orphan, orphans};

@@ -18,10 +18,10 @@ use super::tell::set_level;
 use super::work::{Done, Work, done};
 use super::{Change, Mark, Settings, StateName, Status, Target, Upstream, World, listen, listing, open, probe, resume};
 use crate::auth::Notice;
-use crate::config;
 use crate::counts::Count;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
+use crate::sandbox::Ready;
 use crate::transport::{Error, excerpt};
 use crate::trees;
 
@@ -40,8 +40,8 @@ struct Life {
     policy: Policy,
     state: State,
     connection: Option<Arc<Connection>>,
-    /// What starts in place of the entry's command, since the locked tree was last looked at.
-    program: Option<config::Stdio>,
+    /// What starts in place of the entry's command: its tree was looked at, and its sandbox is prepared.
+    program: Option<Ready>,
     work: Option<Work>,
     timer: Option<Instant>,
     /// The total time that the machine had slept when the timer was set.
@@ -369,7 +369,7 @@ impl Life {
         self.upstream.settings.announcer.counts().one(Count::Starts);
         match &self.upstream.settings.target {
             Target::Stdio(stdio) if trees::is_locked(stdio) || stdio.is_confined() => {
-                let prepared = open::prepared(stdio.clone(), self.world.state.clone());
+                let prepared = open::prepared(self.upstream.clone(), stdio.clone(), self.world.state.clone());
                 self.work = Some(Work::Look(Box::pin(prepared)));
                 None
             }

@@ -13,16 +13,45 @@ use crate::config;
 use crate::keep;
 use crate::lineage;
 use crate::protocol::meta;
-use crate::sandbox;
+use crate::sandbox::{self, Ready};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse, Unstartable};
 use crate::trees;
 
 /// Returns the program that starts a server: from its locked tree, after a look at each file of the tree, and in its
-/// sandbox. `state` is the folder for what the host keeps.
+/// sandbox. Its package is fetched before, if that is divided from its start. `state` is the folder for what the host
+/// keeps.
 ///
 /// # Cancel safety
-/// A dropped future leaves nothing behind but folders.
-pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<config::Stdio, Error> {
+/// A dropped future leaves nothing behind but folders, and what was fetched of a package.
+pub(super) async fn prepared(
+    upstream: Arc<Upstream>,
+    stdio: config::Stdio,
+    state: Option<Arc<Path>>,
+) -> Result<Ready, Error> {
+    let command = stdio.command.clone();
+    let ready = ready(stdio, state).await?;
+    let Some(first) = ready.first.clone() else { return Ok(ready) };
+    let settings = &upstream.settings;
+    let server = settings.server.clone();
+    tracing::info!(server = &*server, "its package is fetched before its first start");
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let serving = async {
+        if let Some(door) = &first.door {
+            door.clone().serve(server.clone(), settings.announcer.counts().clone(), stop).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = transport::run(&first.stdio, server.clone(), upstream.new_tail()) => done?,
+        () = serving => {}
+    }
+    let noted = keep::done(move || first.done()).await;
+    noted.map_err(|error| Error::Spawn { command, reason: error.to_string() })?;
+    Ok(ready)
+}
+
+async fn ready(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, Error> {
     let prepared = move || {
         let command = stdio.command.clone();
         let wrong = |reason: String| Error::Spawn { command: command.clone(), reason };
@@ -31,7 +60,7 @@ pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> 
             false => stdio,
         };
         if !ready.is_confined() {
-            return Ok(ready);
+            return Ok(Ready::plain(ready));
         }
         // The launcher can always be started, so what it would start is looked at here.
         if let Some(found) = Unstartable::of(&ready) {
@@ -51,7 +80,7 @@ pub(super) fn connect(
     upstream: &Upstream,
     world: &World,
     tasks: &TaskTracker,
-    program: Option<&config::Stdio>,
+    program: Option<&Ready>,
 ) -> Result<Arc<Connection>, Error> {
     let settings = &upstream.settings;
     upstream.declares();
@@ -82,7 +111,14 @@ pub(super) fn connect(
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
-            let mut stdio = program.unwrap_or(stdio).clone();
+            let (mut stdio, door) = match program {
+                Some(ready) => (ready.stdio.clone(), ready.door.clone()),
+                None if stdio.is_confined() => {
+                    let reason = "its sandbox was not prepared".to_owned();
+                    return Err(Error::Spawn { command: stdio.command.clone(), reason });
+                }
+                None => (stdio.clone(), None),
+            };
             if let Some(chain) = world.nature.lineage.chain() {
                 // Added after the config's own variables, so that the config cannot override it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
@@ -90,6 +126,10 @@ pub(super) fn connect(
             let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;
             upstream.ran.store(true, Ordering::Relaxed);
             let connection = Connection::new(parts(Link::Pipe(pipe)));
+            if let Some(door) = door {
+                let (server, counts) = (settings.server.clone(), settings.announcer.counts().clone());
+                tasks.spawn(door.serve(server, counts, connection.stop_token().clone()));
+            }
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
             tasks.spawn(read_pipe(connection.clone(), reader, ladder));
             Ok(connection)

@@ -4,13 +4,13 @@ use futures_util::future::BoxFuture;
 
 use super::gate::Pass;
 use super::listing::Listed;
-use crate::config;
+use crate::sandbox::Ready;
 use crate::transport::Error;
 
 /// Work in progress, whose end the task awaits together with other events.
 pub(super) enum Work {
-    /// A look at each file of the server's locked tree.
-    Look(BoxFuture<'static, Result<config::Stdio, Error>>),
+    /// A look at each file of the server's locked tree, and what its sandbox needs.
+    Look(BoxFuture<'static, Result<Ready, Error>>),
     /// The handshake and the first listing.
     Shake(BoxFuture<'static, Result<Listed, Error>>),
     /// A rereading of the lists.
@@ -23,7 +23,7 @@ pub(super) enum Work {
 
 /// How a piece of work ended.
 pub(super) enum Done {
-    Looked(Box<Result<config::Stdio, Error>>),
+    Looked(Box<Result<Ready, Error>>),
     Shaken(Result<Listed, Error>),
     Refreshed(Result<Listed, Error>),
     Admitted(Option<Pass>),

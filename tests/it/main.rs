@@ -98,5 +98,7 @@ mod tls;
 mod top;
 #[cfg(all(unix, feature = "cli"))]
 mod views;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod watched;
 #[cfg(all(unix, feature = "cli", feature = "policy"))]
 mod withheld;

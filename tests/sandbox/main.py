@@ -1,16 +1,41 @@
-"""Starts each server twice, with a sandbox and without, and compares what they list and answer."""
+"""Starts each server without a sandbox, with `default`, and with `strict`, and compares what they list and answer."""
 
+import functools
 import http.server
+import ipaddress
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 from pathlib import Path
 
-LEVELS = {"off": "off", "box": "default"}
+LEVELS = ["off", "box", "strict"]
 PATIENCE = 300
+
+
+@functools.cache
+def registries():
+    """Returns the hosts of npm's registry and of PyPI, as npm and pip know them."""
+    from pip._internal.models.index import PyPI
+
+    npm = subprocess.run(["npm", "config", "get", "registry"], check=True, capture_output=True, text=True).stdout
+    return [urllib.parse.urlparse(npm.strip()).hostname, PyPI.netloc, PyPI.file_storage_domain]
+
+
+def sandbox(level, network):
+    """Returns the sandbox of a server at a level. `network` is what it reaches with `strict`."""
+    if level != "strict":
+        return {"off": "off", "box": "default"}[level]
+    hosts = list(registries())
+    for name in registries():
+        # A mirror in a private network has to be listed by its address, too.
+        found = {entry[4][0] for entry in socket.getaddrinfo(name, 443, socket.AF_INET)}
+        hosts += [f"{address}:443" for address in found if not ipaddress.ip_address(address).is_global]
+    return {"level": "strict", "install": hosts} | ({"network": network} if network else {})
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -100,14 +125,15 @@ def compared(host, tools, name, tool, arguments):
         listed[level] = [{**entry, "name": entry["name"].removeprefix(prefix)} for entry in own]
     if not listed["off"]:
         return "it does not start without a sandbox either"
-    if listed["off"] != listed["box"]:
-        return f"{len(listed['off'])} tools without, {len(listed['box'])} with"
+    for level in LEVELS[1:]:
+        if listed["off"] != listed[level]:
+            return f"{len(listed['off'])} tools without, {len(listed[level])} with {level}"
     answers = {
         level: host.ask("tools/call", {"name": f"{name}-{level}__{tool}", "arguments": arguments}) for level in LEVELS
     }
     if answers["off"].get("isError") or "code" in answers["off"]:
         return f"the call fails without a sandbox, too: {json.dumps(answers['off'])[:300]}"
-    if answers["off"] != answers["box"]:
+    if any(answer != answers["off"] for answer in answers.values()):
         return "\n".join(f"  {level}: {json.dumps(answer)[:400]}" for level, answer in answers.items())
     return None
 
@@ -125,9 +151,11 @@ def main(binary, path):
         table = servers(str(folder), str(repository), page.server_port)
         entries = {}
         for name, ((command, arguments), *_) in table.items():
-            for level, sandbox in LEVELS.items():
+            network = [f"127.0.0.1:{page.server_port}"] if name == "fetch" else []
+            for level in LEVELS:
                 limits = {"startTimeout": f"{PATIENCE}s", "restart": {"maxRetries": 0}}
-                entries[f"{name}-{level}"] = {"command": command, "args": arguments, "sandbox": sandbox, **limits}
+                entry = {"command": command, "args": arguments, "sandbox": sandbox(level, network), **limits}
+                entries[f"{name}-{level}"] = entry
         host = Host(binary, home, path, entries)
         tools = host.tools()
         failed = 0

@@ -1,5 +1,7 @@
 //! Suggests a fix for a server that did not start, judging by the cause. Suggests nothing if unsure.
 
+use std::collections::BTreeMap;
+
 /// Returns one line of help if the cause is a common one. `name` is the server's name as shown.
 pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     let lower = cause.to_lowercase();
@@ -55,6 +57,20 @@ pub(crate) fn denied<'a>(name: &str, mut lines: impl Iterator<Item = &'a str>) -
     lines.any(tells).then(|| {
         format!(
             "its sandbox may have refused that: if `{name}` is to have it, list it in its entry: \"sandbox\": {{ \"read\": [\"~/…\"], \"write\": [\"~/…\"] }}"
+        )
+    })
+}
+
+/// Says which hosts the sandbox of a server refused; `None` if there are none. What to write has no name of them in it: a
+/// server must not ask for more by our mouth.
+pub(crate) fn refused(name: &str, hosts: &BTreeMap<String, u64>, cause: Option<&str>) -> Option<String> {
+    let is_fetched = cause.is_some_and(|cause| cause.contains("while its package was fetched"));
+    let key = if is_fetched { "install" } else { "network" };
+    let told: Vec<&str> = hosts.keys().map(String::as_str).collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "its sandbox refused {}: if `{name}` is to reach that, list it in its entry: \"sandbox\": {{ \"{key}\": [\"…\"] }}",
+            told.join(", ")
         )
     })
 }

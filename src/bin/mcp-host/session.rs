@@ -274,6 +274,7 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
             .help(
                 known
                     .map(str::to_owned)
+                    .or_else(|| advice::refused(name, &server.refused_hosts, cause))
                     .or_else(|| {
                         let lines = server.stderr.iter().map(String::as_str).chain(cause);
                         server.sandbox.as_ref().and_then(|_| advice::denied(name, lines))

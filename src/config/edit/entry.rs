@@ -31,6 +31,8 @@ pub struct NewServer {
     pub cwd: Option<String>,
     /// Whether it starts when a request needs it.
     pub lazy: bool,
+    /// Whether its process has the sandbox `default`; only in an entry of our own config.
+    pub confined: bool,
     /// The package that the command starts.
     pub package: Option<Package>,
 }
@@ -107,6 +109,9 @@ impl NewServer {
         }
         if self.lazy {
             entry.text("start", "lazy");
+        }
+        if self.confined && self.url.is_none() && flavor == Flavor::Plain {
+            entry.text("sandbox", "default");
         }
         if let Some(package) = self.package.as_ref().filter(|_| flavor == Flavor::Plain) {
             entry.put("package", package.node());

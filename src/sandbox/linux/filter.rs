@@ -143,6 +143,9 @@ fn rules(plan: &Plan) -> Result<Rules, BackendError> {
     let typing = TYPING.iter().map(|what| rule([(1, SeccompCmpOp::Eq, *what)]));
     calls.push((libc::SYS_ioctl, typing.collect::<Result<_, _>>()?));
     calls.push((libc::SYS_socket, sockets(plan)?));
+    calls.push((libc::SYS_socketpair, pairs(plan)?));
+    // Landlock does not look at limits: with one on the time of its processor, another process of the user would end.
+    calls.push((libc::SYS_prlimit64, vec![rule([(0, SeccompCmpOp::Ne, 0)])?]));
     #[cfg(target_arch = "x86_64")]
     calls.extend([(libc::SYS_kexec_file_load, Vec::new())]);
     Ok(both(calls))
@@ -167,6 +170,16 @@ fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
     let mut rules = vec![rule(is_none)?];
     for kind in RAW {
         rules.push(rule([(1, SeccompCmpOp::MaskedEq(KIND), u64::from(kind.unsigned_abs()))])?);
+    }
+    Ok(rules)
+}
+
+/// Returns which pairs of sockets are refused: all but Unix sockets, and those of datagrams, if the plan has no Unix
+/// sockets. One end of a pair of datagrams can be connected anew, to a socket with a path.
+fn pairs(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
+    let mut rules = vec![rule([(0, SeccompCmpOp::Ne, u64::from(libc::AF_UNIX.unsigned_abs()))])?];
+    if !plan.unix {
+        rules.push(rule([(1, SeccompCmpOp::MaskedEq(KIND), u64::from(libc::SOCK_DGRAM.unsigned_abs()))])?);
     }
     Ok(rules)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::places::{Own, Places};
 use super::programs::Programs;
-use crate::config::{Sandbox, SandboxHome, Stdio};
+use crate::config::{Sandbox, SandboxHome, SandboxLevel, Stdio};
 use crate::sandbox::Error;
 
 /// What every program of a system reads.
@@ -59,10 +59,14 @@ const AUTHORITIES: [&str; 12] = [
 pub(super) struct Grants {
     pub(super) read: BTreeSet<PathBuf>,
     pub(super) write: BTreeSet<PathBuf>,
+    /// Folders in arguments.
+    folders: BTreeSet<PathBuf>,
     /// Links from its own HOME to what is listed in the user's.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Whether an argument is a path that starts in the working directory.
     pub(super) is_relative: bool,
+    /// Paths as they were named, whose links lead to what is granted.
+    pub(super) named: BTreeSet<PathBuf>,
 }
 
 impl Grants {
@@ -77,6 +81,7 @@ impl Grants {
         let mut grants = Self::default();
         grants.system(stdio, places, own);
         grants.write.extend([&own.home, &own.tmp, &own.cache].map(PathBuf::clone));
+        let is_strict = sandbox.level == SandboxLevel::Strict;
         let cwd = stdio.cwd.as_deref().or(sandbox.folder());
         let base = cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
         let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -84,13 +89,23 @@ impl Grants {
         if let Some(file) = file {
             programs.add(file);
         }
-        if let Some(cwd) = cwd.and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| places.may_grant(cwd)) {
+        if let Some(cwd) = cwd.and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| places.may_grant(cwd))
+            && !is_strict
+        {
             grants.write.insert(cwd);
         }
         for argument in &stdio.args {
             grants.argument(argument, &base, places, &mut programs);
         }
-        grants.read.extend(programs.found());
+        if is_strict {
+            // What an entry names in passing is there to read; what it may change is listed.
+            let folders = std::mem::take(&mut grants.folders);
+            grants.read.extend(folders);
+        }
+        grants.write.append(&mut grants.folders);
+        let (found, named) = programs.found();
+        grants.read.extend(found);
+        grants.named.extend(named);
         grants.listed("read", &sandbox.read, places)?;
         grants.listed("write", &sandbox.write, places)?;
         if sandbox.home == SandboxHome::Own {
@@ -103,6 +118,7 @@ impl Grants {
     fn system(&mut self, stdio: &Stdio, places: &Places, own: &Own) {
         let holds_ours =
             |path: &Path| places.home.iter().any(|home| home.starts_with(path)) || own.home.starts_with(path);
+        self.named.extend(SYSTEM.iter().chain(&LINKED).map(PathBuf::from));
         for path in SYSTEM.iter().chain(&LINKED).filter_map(|path| Path::new(path).canonicalize().ok()) {
             // Software may be where HOME or our state is; then its own tree has to do.
             if !(path == Path::new("/opt") && holds_ours(&path)) {
@@ -129,8 +145,9 @@ impl Grants {
         if !places.may_grant(&path) {
             return;
         }
+        self.named.insert(named);
         if path.is_dir() {
-            self.write.insert(path);
+            self.folders.insert(path);
         } else if path.is_file() {
             programs.add_script(&path);
             self.read.insert(path);
@@ -148,6 +165,7 @@ impl Grants {
             if whole.to_str().is_none() {
                 return Err(Error::Path { key, path: whole.display().to_string(), why: "is not UTF-8; rename it" });
             }
+            self.named.insert(meant);
             if key == "write" {
                 self.write.insert(whole)
             } else {

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::plan::Plan;
-use super::{filter, rights, rules};
+use super::{bubble, door, filter, rights, rules, trace};
 
 /// The exit code of a launcher that did not become the server.
 const FAILED: i32 = 126;
@@ -29,9 +29,18 @@ pub(in crate::sandbox) fn become_server(arguments: impl Iterator<Item = OsString
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, String> {
     let plan = arguments.next().and_then(|plan| plan.into_string().ok()).ok_or("there is no plan")?;
-    let plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not one: {error}"))?;
+    let mut plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not one: {error}"))?;
     let program = arguments.nth(1).ok_or("there is no program")?;
     limit(Resource::Core, 0)?;
+    if let Some(bubble) = plan.bubble.take() {
+        return bubble::enter(&bubble, plan, &program, arguments);
+    }
+    if plan.is_inside {
+        // What led here is not for the server.
+        close_fds::set_fds_cloexec(3, &[]);
+    }
+    let port = plan.door.map(door::hand_over).transpose();
+    let port = port.map_err(|error| format!("the way out to its hosts: {error}"))?;
     if plan.keeps_files {
         rules::enforce(&plan).map_err(|error| error.to_string())?;
     }
@@ -49,6 +58,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
         command.env_remove(name);
     }
     command.envs(plan.set.iter().map(|(name, path)| (name, path)));
+    command.envs(port.into_iter().flat_map(Plan::proxies));
     if let Some(cwd) = &plan.cwd {
         command.current_dir(cwd);
     }
@@ -57,6 +67,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     }
     if let Some(memory) = plan.memory {
         limit(Resource::Data, memory)?;
+    }
+    if plan.is_watched {
+        trace::mark();
     }
     Err(format!("{}: {}", Path::new(&program).display(), command.exec()))
 }

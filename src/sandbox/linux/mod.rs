@@ -1,42 +1,72 @@
-//! The sandbox on Linux: Landlock keeps files and signals, seccomp system calls, rlimits open files and memory.
+//! The sandbox on Linux: Landlock keeps files and signals, seccomp system calls, rlimits open files and memory; namespaces
+//! (bubblewrap) the network, other processes, and the names of files.
 //!
-//! In: a command with its sandbox. Out: the command of the launcher, with its [`Plan`](plan::Plan). **Invariant:** what
-//! reads the file system to decide is here and runs before the start; the launcher decides nothing.
+//! In: a command with its sandbox. Out: the command of the launcher, with its [`Plan`](plan::Plan), and the [`Door`] to the
+//! hosts that the server may reach. **Invariant:** what reads the file system to decide is here and runs before the start;
+//! the launcher decides nothing.
 
+mod bubble;
+mod door;
 mod filter;
 mod grants;
 mod launch;
 mod machine;
+mod namespaces;
+mod phases;
 mod places;
 mod plan;
 mod programs;
+mod proxy;
 mod rights;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod trace;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+pub(crate) use self::door::Door;
 use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
 use self::machine::Kernel;
 use self::places::{Own, Places};
-use self::plan::Plan;
+use self::plan::{Bubble, Plan};
 use self::programs::Programs;
-use super::{ARGUMENT, Error, can_launch};
-use crate::config::{Sandbox, SandboxHome, SandboxNetwork, Stdio};
+pub(super) use self::trace::watched;
+use super::{ARGUMENT, Error, First, Ready, can_launch};
+use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, Stdio};
 
 /// This program, even if its file has been replaced.
 const OURSELVES: &str = "/proc/self/exe";
 const NO_LAUNCHER: &str = "the embedding program does not begin with mcp_host::guard()";
 const NO_STATE: &str = "there is no state directory for its own HOME";
 
-/// Returns what the sandbox needs and is not there.
-pub(super) fn lacks(_: &Sandbox, has_state: bool) -> Vec<&'static str> {
+/// Returns what the sandbox needs and is not there. Blocks for some milliseconds if it needs namespaces.
+pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
+    let mut lacks = without_namespaces(has_state);
+    lacks.extend(needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.clone().err()));
+    lacks
+}
+
+/// Returns the same as far as it is known by now, without waiting for anything.
+pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
+    let mut lacks = without_namespaces(has_state);
+    lacks.extend(needs_namespaces(sandbox).then(namespaces::known).flatten().map(str::to_owned));
+    lacks
+}
+
+fn without_namespaces(has_state: bool) -> Vec<String> {
     let mut lacks: Vec<&str> = Kernel::here().lacks().collect();
     lacks.extend((!can_launch()).then_some(NO_LAUNCHER));
     lacks.extend((!has_state).then_some(NO_STATE));
-    lacks
+    lacks.into_iter().map(str::to_owned).collect()
+}
+
+/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts.
+fn needs_namespaces(sandbox: &Sandbox) -> bool {
+    sandbox.level == SandboxLevel::Strict || matches!(sandbox.network, SandboxNetwork::Hosts(_))
 }
 
 /// Reports whether there can be no launcher at all.
@@ -50,20 +80,97 @@ pub(super) fn gaps() -> Vec<&'static str> {
 }
 
 /// Returns the command of the launcher. With `weak`, keeps what can be kept.
-pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Result<Stdio, Error> {
-    let Some(state) = state.filter(|_| can_launch()) else { return Ok(Stdio { sandbox: None, ..stdio }) };
+pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Result<Ready, Error> {
+    let Some(state) = state.filter(|_| can_launch()) else {
+        return Ok(Ready::plain(Stdio { sandbox: None, ..stdio }));
+    };
     let own = Own::make(state, sandbox.whose())?;
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     let places = Places::here(&state);
-    let file = program(&stdio, &places);
-    let grants = Grants::of(&stdio, sandbox, &places, &own, file.as_deref())?;
-    let plan = plan(&stdio, sandbox, &own, grants);
-    // An object of texts and numbers can always be written.
-    let plan = serde_json::to_string(&plan).unwrap_or_default();
-    let program = file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| stdio.command.clone());
-    let mut args = vec![ARGUMENT.to_owned(), plan, "--".to_owned(), program];
-    args.extend(stdio.args);
-    Ok(Stdio { command: OURSELVES.to_owned(), args, sandbox: None, package: None, ..stdio })
+    let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_deref().ok());
+    let machine = Machine { places, own, namespaces };
+    let phases = namespaces.and_then(|_| phases::of(&stdio, sandbox, &machine.places, &machine.own));
+    let mut set = Vec::new();
+    let mut first = None;
+    if let Some(phases) = phases {
+        set.push(phases.offline);
+        if !phases.mark.exists() {
+            let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
+            let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
+            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
+            let hosts = sandbox.clone().hosts(phases.hosts);
+            let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
+            first = Some(First { stdio, door, mark: phases.mark });
+        }
+    }
+    let (stdio, door) = machine.launcher(stdio, sandbox, &set)?;
+    Ok(Ready { stdio, door, first })
+}
+
+/// What there is for one server on this machine.
+struct Machine {
+    places: Places,
+    own: Own,
+    /// The program that makes namespaces.
+    namespaces: Option<&'static Path>,
+}
+
+impl Machine {
+    /// Returns the launcher of a command, and the way out to the hosts of its sandbox. `set` are variables besides.
+    fn launcher(
+        &self,
+        stdio: Stdio,
+        sandbox: &Sandbox,
+        set: &[(&str, &str)],
+    ) -> Result<(Stdio, Option<Arc<Door>>), Error> {
+        let Self { places, own, namespaces } = self;
+        let file = program(&stdio, places);
+        let grants = Grants::of(&stdio, sandbox, places, own, file.as_deref())?;
+        let door = match (&sandbox.network, namespaces) {
+            (SandboxNetwork::Hosts(hosts), Some(_)) => Some(door(own, hosts)?),
+            _ => None,
+        };
+        let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
+        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants) };
+        let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
+        let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
+        plan.set.extend(set);
+        // An object of texts and numbers can always be written.
+        let plan = serde_json::to_string(&plan).unwrap_or_default();
+        let program = file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| stdio.command.clone());
+        let mut args = vec![ARGUMENT.to_owned(), plan, "--".to_owned(), program];
+        args.extend(stdio.args);
+        let stdio = Stdio { command: OURSELVES.to_owned(), args, sandbox: None, package: None, ..stdio };
+        Ok((stdio, door))
+    }
+}
+
+fn door(own: &Own, hosts: &[SandboxHost]) -> Result<Arc<Door>, Error> {
+    let wrong = |error: std::io::Error| Error::Door { path: own.folder.display().to_string(), why: error.to_string() };
+    Door::make(&own.folder, hosts).map(Arc::new).map_err(wrong)
+}
+
+/// Returns the namespaces of a server.
+fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: Option<&Door>) -> Bubble {
+    let is_whole = sandbox.level == SandboxLevel::Strict;
+    let mut links = BTreeMap::new();
+    if is_whole {
+        grants.named.iter().for_each(|path| bubble::links(path, &mut links));
+        // A link may lie in a folder that is there as a whole.
+        let granted = || grants.read.iter().chain(&grants.write);
+        links.retain(|place, _| !granted().any(|path| place.starts_with(path)));
+    }
+    let is_used = |path: &PathBuf| path.starts_with("/tmp");
+    let has_tmp = grants.read.iter().chain(&grants.write).chain(links.keys()).any(is_used);
+    Bubble {
+        program: program.to_owned(),
+        is_whole,
+        has_network: sandbox.network != SandboxNetwork::Open,
+        door: door.map(|door| door.path().to_owned()),
+        links: links.into_iter().collect(),
+        // What is granted below it would leave folders there.
+        tmp: (is_whole && !has_tmp).then(|| own.tmp.clone()),
+    }
 }
 
 /// Returns the file that the command means, as a whole path.
@@ -76,6 +183,7 @@ fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
 
 fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
     let kernel = Kernel::here();
+    let cwd = cwd(stdio, sandbox, own, &grants);
     let mut set = vec![
         ("TMPDIR", own.tmp.clone()),
         ("XDG_CACHE_HOME", own.cache.clone()),
@@ -92,16 +200,32 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
     Plan {
         keeps_files: kernel.files,
         keeps_calls: kernel.calls,
-        network: sandbox.network == SandboxNetwork::Open,
+        network: sandbox.network != SandboxNetwork::None,
         unix: sandbox.unix,
+        is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
         memory: count(sandbox.memory),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
-        // A server that names no file from the host's working directory has nothing to do there.
-        cwd: (stdio.cwd.is_none() && sandbox.folder().is_none() && !grants.is_relative).then(|| own.home.clone()),
+        cwd,
         read: grants.read.into_iter().collect(),
         write: grants.write.into_iter().collect(),
         links: grants.links,
+        ..Plan::default()
     }
+}
+
+/// Returns the working directory; `None` means the one that the launcher starts in.
+fn cwd(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: &Grants) -> Option<PathBuf> {
+    let own_cwd = stdio.cwd.as_deref().or(sandbox.folder());
+    if sandbox.level != SandboxLevel::Strict {
+        // A server that names no file from the host's working directory has nothing to do there.
+        return (own_cwd.is_none() && !grants.is_relative).then(|| own.home.clone());
+    }
+    let granted = |folder: &Path| grants.read.iter().chain(&grants.write).any(|path| folder.starts_with(path));
+    let base = own_cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
+    let base = base.and_then(|base| base.canonicalize().ok());
+    // Where a relative argument begins is there, even if nothing but the way to its file is.
+    let base = base.filter(|base| grants.is_relative || own_cwd.is_some() && granted(base));
+    Some(base.unwrap_or_else(|| own.home.clone()))
 }

@@ -8,23 +8,32 @@ use std::path::{Path, PathBuf};
 use crate::sandbox::Error;
 
 /// What holds keys, below HOME.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 35] = [
     ".aws",
     ".azure",
     ".cargo/credentials.toml",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".config/BraveSoftware",
     ".config/chromium",
     ".config/gcloud",
     ".config/gh",
+    ".config/git/credentials",
     ".config/google-chrome",
     ".config/mcp-host",
+    ".config/microsoft-edge",
     ".config/op",
+    ".config/rclone",
     ".docker",
+    ".gem/credentials",
+    ".gemini/oauth_creds.json",
     ".git-credentials",
     ".gnupg",
     ".kube",
     ".local/share/keyrings",
     ".local/share/mcp-host/credentials",
     ".local/state/mcp-host",
+    ".m2/settings.xml",
     ".mozilla",
     ".netrc",
     ".npmrc",
@@ -33,6 +42,7 @@ const KEYS: [&str; 25] = [
     ".pypirc",
     ".ssh",
     ".terraform.d",
+    ".thunderbird",
     ".vault-token",
 ];
 /// What marks a folder as somebody's HOME, or as one with keys.
@@ -90,6 +100,8 @@ impl Places {
 /// The folders of one server, made for it in the state directory.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
+    /// What holds the others. The server may not write into it.
+    pub(super) folder: PathBuf,
     pub(super) home: PathBuf,
     pub(super) tmp: PathBuf,
     pub(super) cache: PathBuf,
@@ -110,6 +122,6 @@ impl Own {
         let folder =
             make().map_err(|error| Error::Home { path: folder.display().to_string(), why: error.to_string() })?;
         let [home, tmp, cache] = ["home", "tmp", "cache"].map(|name| folder.join(name));
-        Ok(Self { home, tmp, cache })
+        Ok(Self { folder, home, tmp, cache })
     }
 }

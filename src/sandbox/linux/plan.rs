@@ -1,5 +1,6 @@
 //! What the launcher does, as the host tells it: paths, limits, and names of variables. It holds no secret.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,6 +10,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
+    /// The namespaces to go into first; `None` if there are none.
+    pub(super) bubble: Option<Bubble>,
+    /// Whether the launcher is inside of them.
+    pub(super) is_inside: bool,
+    /// What each path was before the namespaces were made.
+    pub(super) seen: BTreeMap<PathBuf, Seen>,
+    /// Whether it is told where the server begins.
+    pub(super) is_watched: bool,
+    /// The number of the connection that takes the way out to the host.
+    pub(super) door: Option<i32>,
     /// Whether only what is listed can be opened.
     pub(super) keeps_files: bool,
     /// Whether system calls are refused.
@@ -19,7 +30,7 @@ pub(super) struct Plan {
     pub(super) write: Vec<PathBuf>,
     /// Links to make in its own HOME: from, and to.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Whether it may open connections.
+    /// Whether it may open sockets of the network that it is in.
     pub(super) network: bool,
     /// Whether it may open Unix sockets.
     pub(super) unix: bool,
@@ -35,15 +46,58 @@ pub(super) struct Plan {
     pub(super) cwd: Option<PathBuf>,
 }
 
+/// The namespaces around a launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bubble {
+    /// The program that makes them.
+    pub(super) program: PathBuf,
+    /// Whether it is all of them with a file system of their own, and not the network alone.
+    pub(super) is_whole: bool,
+    /// Whether the network is another one.
+    pub(super) has_network: bool,
+    /// Where the host waits for the socket of the network.
+    pub(super) door: Option<PathBuf>,
+    /// Links to make in the file system: where, and what they say.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// The folder that becomes `/tmp`.
+    pub(super) tmp: Option<PathBuf>,
+}
+
+/// What a path was when it was looked at: its device, and its number there.
+pub(super) type Seen = (u64, u64);
+
 impl Plan {
     /// Reports whether a variable that the process has inherited stays behind: it leads to folders, sockets, or agents of
-    /// the user.
+    /// the user. Where the network is another one, so do settings of the host's proxies, even those of the entry.
     pub(super) fn withholds(&self, name: &OsString) -> bool {
         let Some(name) = name.to_str() else { return true };
         let leads_out = ["XDG_", "DBUS_"].iter().any(|prefix| name.starts_with(prefix)) || LEADS_OUT.contains(&name);
-        leads_out && !self.own.iter().any(|own| own == name)
+        let is_proxy = self.door.is_some() && PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name));
+        is_proxy || leads_out && !self.own.iter().any(|own| own == name)
+    }
+
+    /// Returns the variables by which programs find the proxy at this port of their own network.
+    pub(super) fn proxies(port: u16) -> impl Iterator<Item = (String, String)> {
+        let url = format!("http://127.0.0.1:{port}");
+        let each = move |name: &&str| [(*name).to_owned(), name.to_ascii_lowercase()].map(|name| (name, url.clone()));
+        // Without it, Node does not read the others.
+        let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].iter().flat_map(each).chain([node]).collect::<Vec<_>>().into_iter()
     }
 }
+
+/// Settings of proxies, in any case.
+const PROXIES: [&str; 8] = [
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "PIP_PROXY",
+    "npm_config_https_proxy",
+    "npm_config_noproxy",
+    "npm_config_proxy",
+];
 
 const LEADS_OUT: [&str; 6] =
     ["DOCKER_HOST", "GPG_AGENT_INFO", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG"];

@@ -16,6 +16,8 @@ pub(super) struct Programs<'a> {
     /// The base of relative paths.
     base: &'a Path,
     found: BTreeSet<PathBuf>,
+    /// Programs by the names that they were found by.
+    named: BTreeSet<PathBuf>,
 }
 
 /// How many programs are followed from one: a script, its interpreter, and what that one is.
@@ -33,12 +35,12 @@ const SCRIPTS: [&str; 11] = ["cjs", "jar", "js", "mjs", "mts", "php", "pl", "py"
 
 impl<'a> Programs<'a> {
     pub(super) fn new(places: &'a Places, path: &'a OsStr, base: &'a Path) -> Self {
-        Self { places, path, base, found: BTreeSet::new() }
+        Self { places, path, base, found: BTreeSet::new(), named: BTreeSet::new() }
     }
 
-    /// Returns what has to be readable.
-    pub(super) fn found(self) -> BTreeSet<PathBuf> {
-        self.found
+    /// Returns what has to be readable, and the programs among that by the names that they were found by.
+    pub(super) fn found(self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+        (self.found, self.named)
     }
 
     /// Returns the file of a command; `None` if there is none.
@@ -74,6 +76,7 @@ impl<'a> Programs<'a> {
 
     fn add_at(&mut self, file: &Path, depth: usize) {
         let Ok(whole) = file.canonicalize() else { return };
+        self.named.insert(file.to_owned());
         self.grant(&whole);
         self.tree(file);
         self.tree(&whole);

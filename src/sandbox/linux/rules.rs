@@ -4,6 +4,7 @@
 //! answer. What no rule names is refused.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -11,7 +12,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 
-use super::plan::Plan;
+use super::plan::{Plan, Seen};
 
 /// The oldest version that keeps reads, writes, moves, and truncation.
 const OLDEST: ABI = ABI::V3;
@@ -51,11 +52,12 @@ pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
         ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
     }
     let mut created = ruleset.create()?;
+    let seen = |path: &PathBuf| plan.seen.get(path).copied();
     for path in &plan.read {
-        created = allow(created, path, AccessFs::from_read(OLDEST))?;
+        created = allow(created, path, seen(path), AccessFs::from_read(OLDEST))?;
     }
     for path in &plan.write {
-        created = allow(created, path, writing())?;
+        created = allow(created, path, seen(path), writing())?;
     }
     created.restrict_self()?;
     Ok(())
@@ -66,7 +68,13 @@ fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(DEVICES) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
 }
 
-fn allow(created: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Error> {
+/// Allows what is at a path, if it is what was `seen` there before.
+fn allow(
+    created: RulesetCreated,
+    path: &Path,
+    seen: Option<Seen>,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Error> {
     let wrong = |why: String| Error::Path { path: path.to_owned(), why };
     let opened = PathFd::new(path).map_err(|error| wrong(error.to_string()))?;
     // The plan has the path without links. If a link has come since, it leads where nobody has judged.
@@ -75,7 +83,11 @@ fn allow(created: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Re
     if is != path {
         return Err(wrong(format!("was moved to {}", is.display())));
     }
-    let is_folder = std::fs::metadata(&place).map_err(|error| wrong(error.to_string()))?.is_dir();
-    let access = if is_folder { access } else { access & AccessFs::from_file(DEVICES) };
+    let found = std::fs::metadata(&place).map_err(|error| wrong(error.to_string()))?;
+    // In namespaces the name leads to what was bound there, whatever that was.
+    if seen.is_some_and(|seen| seen != (found.dev(), found.ino())) {
+        return Err(wrong("is another file by now".to_owned()));
+    }
+    let access = if found.is_dir() { access } else { access & AccessFs::from_file(DEVICES) };
     Ok(created.add_rule(PathBeneath::new(opened, access))?)
 }

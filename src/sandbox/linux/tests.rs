@@ -152,7 +152,7 @@ fn h108_the_tree_of_a_program_is_granted_but_not_what_lies_beside_it() {
         let base = account.at("");
         let mut programs = Programs::new(&places, "/usr/bin:/bin".as_ref(), &base);
         programs.add(&account.at(file));
-        let found: Vec<PathBuf> = programs.found().into_iter().filter(|path| path.starts_with(&base)).collect();
+        let found: Vec<PathBuf> = programs.found().0.into_iter().filter(|path| path.starts_with(&base)).collect();
         found.iter().map(|path| path.strip_prefix(&base).unwrap_or(path).display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(found("home/.local/bin/tool"), ["home/.local/bin", "home/.local/bin/tool", "home/.local/lib"]);

@@ -82,6 +82,7 @@ fn no_arguments_show_the_next_steps() {
       approve      Show what is new or has changed at servers and in a project's config, and approve it
       lock         Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy       Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
+      sandbox      Show what the sandbox of a server refuses to it
       status       Show the servers and clients of a running `serve`
       open         Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
       logs         Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state

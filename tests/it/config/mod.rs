@@ -441,16 +441,16 @@ fn refused() {
       | args = ["a"
       |            ^
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
-    sandbox.toml:3: server "strict": sandbox: "strict" is no level of this version
-      this version has "off" and "default"
+    sandbox.toml:3: server "full": sandbox: "full" is no level of this version
+      the levels are "off", "default", and "strict"
     sandbox.toml:7: server "listed": sandbox.processes: this version cannot count the processes of one server
       remove the key
     sandbox.toml:7: server "listed": sandbox.read[0]: "notes" is not a whole path
       write a path that begins with / or ~/
-    sandbox.toml:7: server "listed": sandbox.network: this version cannot tell hosts apart
-      write "open" or "none"
+    sandbox.toml:7: server "listed": sandbox.network[0]: "https://api.example.com" is a URL and not a host
+      write "api.example.com", "*.example.com", or "db.example.com:5432"
     sandbox.toml:10: host.sandbox.level: "full" is no level of this version
-      this version has "off" and "default"
+      the levels are "off", "default", and "strict"
     wrong-types.json:5: server "files": args: expected a list, found a string
       write a list with each word in its own quotes: ["--root", "/srv"]
     wrong-types.json:6: server "files": env: expected an object, found a list

@@ -1,6 +1,5 @@
 //! A small shell server, the program over its own pipes, and processes as Linux reports them.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -9,6 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use crate::watched;
+pub(super) use crate::watched::{below, is_alive, stat};
 
 /// A shell server: answers by line; `$0` is a file that it may write to. It runs `on_call` for a call.
 pub(super) fn server(on_start: &str, on_call: &str) -> String {
@@ -111,48 +113,8 @@ impl Drop for Program {
 }
 
 /// Tries until there is a result, ten seconds at most.
-pub(super) fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(10), "it did not come");
-        #[expect(clippy::disallowed_methods, reason = "processes can only be looked at again")]
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Returns state, parent, and session of a process (`/proc/PID/stat`).
-pub(super) fn stat(pid: u32) -> Option<(String, u32, u32)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-    Some((fields[0].to_owned(), fields[1].parse().ok()?, fields[3].parse().ok()?))
-}
-
-pub(super) fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, ..)| state != "Z" && state != "X")
-}
-
-/// Returns the descendants of a process, without itself.
-pub(super) fn below(root: u32) -> BTreeSet<u32> {
-    let pids: Vec<u32> = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    let parents: Vec<(u32, u32)> = pids.into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
-    let mut found = BTreeSet::from([root]);
-    loop {
-        let before = found.len();
-        let children: Vec<u32> =
-            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect();
-        found.extend(children);
-        if found.len() == before {
-            break;
-        }
-    }
-    found.remove(&root);
-    found
+pub(super) fn wait<T>(found: impl FnMut() -> Option<T>) -> T {
+    watched::wait(Duration::from_secs(10), found)
 }
 
 /// Returns the guard of a host.

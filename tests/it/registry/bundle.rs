@@ -50,7 +50,7 @@ fn answer(asked: &Asked, url: &str) -> Told {
 }
 
 fn node(home: &Home) -> String {
-    std::fs::read_to_string(home.file("node.log")).unwrap_or_default()
+    home.log("node.log")
 }
 
 #[tokio::test(flavor = "multi_thread")]

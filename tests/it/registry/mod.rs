@@ -28,11 +28,15 @@ impl Home {
             "mcpServers": { "mine": { "command": "true" } },
         });
         home.write("mcp-host/config.json", &format!("{config:#}\n"));
-        let script = format!(
-            "#!/bin/sh\nprintf '%s|' \"$@\" >> npx.log\nexec '{}' __demo-server\n",
-            env!("CARGO_BIN_EXE_mcp-host")
+        home.program(
+            "bin/npx",
+            "#!/bin/sh\nprintf '%s|' \"$@\" >> \"$HOME/npx.log\"\nexec \"${0%/*}/demo\" __demo-server\n",
         );
-        home.program("bin/npx", &script);
+        // From a sandbox, a runner reaches what lies beside it.
+        let (demo, program) = (home.file("bin/demo"), env!("CARGO_BIN_EXE_mcp-host"));
+        if std::fs::hard_link(program, &demo).is_err() {
+            std::fs::copy(program, &demo).unwrap();
+        }
         // The npm of the machine would ask its registry.
         home.program("bin/npm", "#!/bin/sh\nexit 1\n");
         home
@@ -55,6 +59,13 @@ impl Home {
 
     fn config(&self) -> Value {
         serde_json::from_str(&self.text()).unwrap()
+    }
+
+    /// Returns what programs in place of runners noted in their HOME, which is one of their own if they are confined.
+    fn log(&self, name: &str) -> String {
+        let own = std::fs::read_dir(self.file("mcp-host/sandbox")).into_iter().flatten().flatten();
+        let logs = own.map(|own| own.path().join("home").join(name)).chain([self.file(name)]);
+        logs.filter_map(|log| std::fs::read_to_string(log).ok()).collect()
     }
 
     fn text(&self) -> String {
@@ -221,6 +232,7 @@ async fn a_package_is_shown_and_asked_for_before_anything_starts() {
         package npm @ada/files 1.2.3
         command npx -y @ada/files@1.2.3 '/srv/a b' --level info
         it runs as you; its tree is not locked: npm is not here; its runner fetches this version, and what that needs
+        sandbox default: it reads and writes what its entry names, and its own folders
         variable FILES_TOKEN from ${env:TEAM}
         variable FILES_MODE=plain
         config ~/mcp-host/config.json, as files
@@ -237,17 +249,14 @@ async fn a_package_is_shown_and_asked_for_before_anything_starts() {
         error: the server has no input `lvl`
         help: it has: FILES_TOKEN, folder, level
         ");
-        assert!(home.text() == before && !home.file("npx.log").exists(), "nothing is written, nothing started");
+        assert!(home.text() == before && home.log("npx.log").is_empty(), "nothing is written, nothing started");
         let said = home.run(&[&words[..], &["--yes", "--as", "notes"]].concat());
         assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
         assert!(said.contains("\nits publisher says: Run curl example.com | sh."), "{said}");
-        assert_eq!(
-            std::fs::read_to_string(home.file("npx.log")).unwrap(),
-            "-y|@ada/files@1.2.3|/srv/a b|--level|info|"
-        );
+        assert_eq!(home.log("npx.log"), "-y|@ada/files@1.2.3|/srv/a b|--level|info|");
         let written = json!({
             "command": "npx", "args": ["-y", "@ada/files@1.2.3", "/srv/a b", "--level", "info"],
-            "env": { "FILES_TOKEN": "${env:TEAM}", "FILES_MODE": "plain" },
+            "env": { "FILES_TOKEN": "${env:TEAM}", "FILES_MODE": "plain" }, "sandbox": "default",
             "package": { "type": "npm", "name": "@ada/files", "version": "1.2.3", "registry": "io.github.ada/files" },
         });
         assert_eq!(home.config()["mcpServers"]["notes"], written);
@@ -300,7 +309,7 @@ async fn a_file_at_a_url_and_an_install_link_are_shown_and_asked_for() {
         let (before, url) = (home.text(), format!("{}/files/server.json", site.url));
         let given = ["install", &url, "--set", "folder=/srv", "--set", "FILES_TOKEN=${env:TEAM}"];
         let said = home.run(&given);
-        assert!(said.starts_with("exit 6\n") && home.text() == before && !home.file("npx.log").exists(), "{said}");
+        assert!(said.starts_with("exit 6\n") && home.text() == before && home.log("npx.log").is_empty(), "{said}");
         assert!(said.contains("warning: no registry has checked who wrote http://127.0.0.1:"), "{said}");
         assert!(home.run(&[&given[..], &["--yes"]].concat()).contains("\ninstalled files: 3 tools, TIME, "));
         let package = &home.config()["mcpServers"]["files"]["package"];
@@ -339,7 +348,7 @@ async fn a_secret_never_stands_in_the_file() {
             "{said}"
         );
         assert!(said.contains("variable FILES_TOKEN, with a secret from the keyring\n"), "{said}");
-        assert!(!said.contains("the-canary") && home.text() == before && !home.file("npx.log").exists(), "{said}");
+        assert!(!said.contains("the-canary") && home.text() == before && home.log("npx.log").is_empty(), "{said}");
     });
 }
 

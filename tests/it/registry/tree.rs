@@ -55,7 +55,7 @@ impl Home {
         let home = Self::at(registry);
         home.program("bin/npm", NPM);
         let node = "#!/bin/sh\nprintf '%s|' \"$@\" >> \"$HOME/node.log\"\n";
-        home.program("bin/node", &format!("{node}exec '{}' __demo-server\n", env!("CARGO_BIN_EXE_mcp-host")));
+        home.program("bin/node", &format!("{node}exec \"${{0%/*}}/demo\" __demo-server\n"));
         home
     }
 
@@ -94,7 +94,7 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
         let said = home.run(&INSTALL);
         assert!(said.contains("its tree is locked: npm ci --ignore-scripts, started from there\n"), "{said}");
         assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
-        assert!(!home.file("npx.log").exists(), "the runner is not started");
+        assert!(home.log("npx.log").is_empty(), "the runner is not started");
         let npm = std::fs::read_to_string(home.file("npm.log")).unwrap();
         assert!(npm.contains("|ci|--ignore-scripts|") && npm.contains("|--ignore-scripts|--no-audit|"), "{npm}");
         let package = &home.config()["mcpServers"]["notes"]["package"];
@@ -105,7 +105,7 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
             lock.ends_with(format!("ada-notes-1.0.0-{}", &digest[7..23])) && lock.join("package-lock.json").is_file()
         );
         let script = home.script();
-        let node = std::fs::read_to_string(home.file("node.log")).unwrap();
+        let node = home.log("node.log");
         assert_eq!(node, format!("{}|/srv|", script.display()), "with the arguments of the entry");
 
         std::fs::write(&script, "// 1.0.1\n").unwrap();
@@ -113,10 +113,11 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
         exit 4
         SERVER STATE REVISION TOOLS RESOURCES TEMPLATES PROMPTS TIME
         notes failed - - - - - -
+        notes: sandbox: default
         error: server `notes` did not start: cannot start `npx`: the installed tree of @ada/notes@1.0.0 is another one than its lock's: its files were changed since it was installed; mcp-host install --locked installs it from its lock
         help: mcp-host check --connect notes -v
         ");
-        assert_eq!(std::fs::read_to_string(home.file("node.log")).unwrap(), node, "nothing is started");
+        assert_eq!(home.log("node.log"), node, "nothing is started");
         let said = home.run(&["install", "notes", "--locked"]);
         assert!(said.starts_with("exit 0\nnotes: @ada/notes@1.0.0 installed, tree sha256:"), "{said}");
         assert!(home.run(&["install", "--locked"]).contains(" is installed already, tree sha256:"));
@@ -140,6 +141,8 @@ async fn the_same_tree_is_installed_elsewhere_and_another_lock_is_refused() {
         };
         let tree = told(&said)["tree"].clone();
         copy(&home.file("mcp-host"), &other.file("mcp-host"));
+        // The state of programs is in the same folder here, and stays behind.
+        std::fs::remove_dir_all(other.file("mcp-host/sandbox")).unwrap();
         assert_snapshot!(other.run(&["check", "notes"]), @"
         exit 2
         ~/mcp-host/config.json: 1 of 1 server cannot start
@@ -150,7 +153,7 @@ async fn the_same_tree_is_installed_elsewhere_and_another_lock_is_refused() {
         help: mcp-host install --locked installs it from its lock
         ");
         assert!(other.run(&CONNECT).contains("the locked tree of @ada/notes@1.0.0 is not installed here"));
-        assert!(!other.file("node.log").exists() && !other.file("npx.log").exists(), "nothing is started");
+        assert!(other.log("node.log").is_empty() && other.log("npx.log").is_empty(), "nothing is started");
         assert_eq!(told(&other.run(&["install", "--locked", "--json"]))["tree"], tree);
         assert!(other.run(&CONNECT).starts_with("exit 0\n"));
 
@@ -232,7 +235,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         assert!(home.run(&["undo"]).starts_with("exit 0\ntook back edit 2: update notes"));
         assert_eq!(home.text(), text, "as before, to the byte");
         assert!(home.run(&CONNECT).starts_with("exit 0\n"), "its tree is still there");
-        let logged = std::fs::read_to_string(home.file("node.log")).unwrap();
+        let logged = home.log("node.log");
         assert!(logged.ends_with(&format!("{}|/srv|", "cli.js")), "{logged}");
     });
 }

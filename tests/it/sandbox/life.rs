@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::support::{Home, is_alive, wait};
+use super::support::{Home, wait};
+use crate::watched::is_alive;
 
 /// Takes a system call away from the program that it starts: `ENOSYS`.
 const WITHOUT: &str = r#"
@@ -35,9 +36,10 @@ fn h108_a_killed_host_leaves_no_confined_server() {
     let code = "p = subprocess.Popen(['sleep', '600'], start_new_session=True, stdin=subprocess.DEVNULL, \
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); r = f'{os.getpid()} {p.pid}'";
     let pids = program.run("box", code).unwrap();
-    assert!(pids.split(' ').all(is_alive), "{pids}");
+    let pids: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
     program.child.kill().unwrap();
-    wait(|| (!pids.split(' ').any(is_alive)).then_some(()));
+    wait(|| (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
 }
 
 #[test]

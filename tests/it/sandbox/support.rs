@@ -5,9 +5,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use crate::watched;
 
 /// A server that runs what it is told.
 const SERVER: &str = include_str!("server.py");
@@ -136,20 +138,21 @@ impl Drop for Program {
 }
 
 /// Tries until there is a result.
-pub(super) fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "it did not come");
-        #[expect(clippy::disallowed_methods, reason = "processes can only be looked at again")]
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub(super) fn wait<T>(found: impl FnMut() -> Option<T>) -> T {
+    watched::wait(PATIENCE, found)
 }
 
-pub(super) fn is_alive(pid: &str) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = text.rsplit_once(") ").map_or("X", |(_, rest)| &rest[..1]);
-    state != "Z" && state != "X"
+/// Reports whether this machine lets bubblewrap make namespaces. If not, says so; in CI it has to.
+#[expect(clippy::print_stderr, reason = "a test that was not possible says so")]
+pub(super) fn can_have_namespaces(test: &str) -> bool {
+    let mut command = Command::new("bwrap");
+    command.args(["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]);
+    command.args(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]);
+    let found = command.output();
+    let can = found.as_ref().is_ok_and(|output| output.status.success());
+    assert!(can || std::env::var_os("CI").is_none(), "{test} needs bubblewrap: {found:?}");
+    if !can {
+        eprintln!("{test} was not possible: no namespaces by bubblewrap: {found:?}");
+    }
+    can
 }

@@ -1,7 +1,7 @@
 //! Ways out of the sandbox. Each is shown to work without one, and to be refused with one.
 
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::support::Home;
 
 /// What a server tries; `PEER` is a process beside it, `ABSTRACT` the name of a socket without a path.
-const WAYS: [(&str, &str); 38] = [
+pub(super) const WAYS: [(&str, &str); 40] = [
     ("a key", "r = open(real + '/.ssh/id').read()"),
     ("a file in HOME", "r = open(real + '/note').read()"),
     ("a key by ..", "r = open('/usr/..' + real + '/.ssh/id').read()"),
@@ -65,6 +65,11 @@ const WAYS: [(&str, &str); 38] = [
     ),
     ("a socket with a path", "socket.socket(socket.AF_UNIX).connect(real + '/socket')"),
     ("a socket without a path", "socket.socket(socket.AF_UNIX).connect('\\0ABSTRACT')"),
+    (
+        "a datagram by one end of a pair",
+        "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', real + '/datagrams')",
+    ),
+    ("a limit on another process", "resource.prlimit(PEER, resource.RLIMIT_CORE, (0, 0))"),
     ("a datagram to a socket", "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"),
     ("the kernel's tables of the network", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)"),
     ("packets on the wire", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)"),
@@ -73,7 +78,7 @@ const WAYS: [(&str, &str); 38] = [
 
 /// System calls that do nothing with these arguments, but answer `EPERM` in the sandbox: number on x86-64 and elsewhere,
 /// and arguments.
-const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
+pub(super) const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
     ("ptrace", [101, 117], [0x4206, -1, 0]),
     ("process_vm_readv", [310, 270], [-1, 0, 0]),
     ("keyctl", [250, 219], [99_999, 0, 0]),
@@ -89,7 +94,7 @@ const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
 ];
 
 /// Of these, what only root may do without a sandbox.
-const OF_ROOT: [&str; 6] = [
+pub(super) const OF_ROOT: [&str; 6] = [
     "the host's memory",
     "another process's calls",
     "packets on the wire",
@@ -105,6 +110,7 @@ fn h108_each_way_out_works_without_a_sandbox_and_is_refused_with_one() {
     std::fs::write(home.at("doomed"), "text").unwrap();
     std::fs::create_dir_all(home.at(".local/state/mcp-host/sandbox/other-00000000")).unwrap();
     let _path = UnixListener::bind(home.at("socket")).unwrap();
+    let _datagrams = UnixDatagram::bind(home.at("datagrams")).unwrap();
     let name = format!("mcp-host-test-{}", std::process::id());
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let mut peer = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();

@@ -43,7 +43,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("auth", 1, &["keep", "dial"]),
     ("trees", 1, &[]),
     ("install", 1, &["keep", "dial", "trees"]),
-    ("sandbox", 1, &[]),
+    ("sandbox", 1, &["dial"]),
     ("script", 1, &[]),
     ("transport", 1, &["lineage", "dial", "auth", "trees", "sandbox", "script"]),
     ("policy", 1, &[]),

@@ -6,6 +6,8 @@ mod feed;
 mod metrics;
 mod open;
 mod registry;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod serve;
 mod setup;
 mod token;
@@ -27,6 +29,8 @@ pub(crate) use self::feed::{Calls, Level, Logs, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::registry::{Install, Outdated, RegistryCommand, Search, Show, Update};
+#[cfg(target_os = "linux")]
+pub(crate) use self::sandbox::{Sandbox, SandboxCommand, SandboxExplain};
 pub(crate) use self::serve::{Daemon, Serve, Stdio, parse as parse_serving};
 #[cfg(feature = "package")]
 pub(crate) use self::setup::Package;
@@ -122,6 +126,9 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
     Policy(Policy),
+    /// Show what the sandbox of a server refuses to it
+    #[cfg(target_os = "linux")]
+    Sandbox(Sandbox),
     /// Show the servers and clients of a running `serve`
     Status(Status),
     /// Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
@@ -495,6 +502,8 @@ impl Command {
             Self::Lock(args) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Explain(args) }) => &args.common,
+            #[cfg(target_os = "linux")]
+            Self::Sandbox(args) => args.common(),
             Self::Status(args) => &args.common,
             Self::Logs(args) => &args.common,
             Self::Calls(args) => &args.common,

@@ -109,6 +109,10 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
         if let Some(sandbox) = &server.sandbox {
             lines.push(format!("{}: sandbox: {}", text::line(&server.name), text::line(sandbox)));
         }
+        for (host, count) in &server.refused_hosts {
+            let times = text::count(usize::try_from(*count).unwrap_or(usize::MAX), "time");
+            lines.push(format!("{}: its sandbox refused {} ({times})", text::line(&server.name), text::line(host)));
+        }
         for problem in &server.problems {
             lines.push(format!("{}: {}", text::line(&server.name), text::line(problem)));
         }

@@ -33,6 +33,8 @@ mod prompt;
 mod read;
 mod registry;
 mod restart;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod serve;
 mod service;
 mod serving;
@@ -91,6 +93,8 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
         Command::Policy(args) => Box::pin(policy::run(&args, common, output)).await,
+        #[cfg(target_os = "linux")]
+        Command::Sandbox(args) => Box::pin(sandbox::run(&args, common, output)).await,
         Command::Status(args) => status::run(&args, common, output).await,
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,

@@ -89,9 +89,9 @@ fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
             true => (TLS, format!("mcp-host get {} shows its URL and its `tls`", quoted(name))),
             false => (START, closer),
         };
-        return vec![Finding::fail(check, failure.first(), help).of(name)];
+        return std::iter::once(Finding::fail(check, failure.first(), help).of(name)).chain(refused(status)).collect();
     }
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = refused(status).into_iter().collect();
     if let Some(took) = status.ready_after_ms.filter(|took| *took > slow) {
         let what = format!("`{name}` took {} s to start", took / 1000);
         found.push(Finding::warn(START, what, closer).of(name));
@@ -111,6 +111,14 @@ fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
         found.push(Finding::warn(SCHEMAS, what, format!("mcp-host tools {}{again}", quoted(name))).of(name));
     }
     found
+}
+
+/// Tells the hosts that a server's sandbox refused.
+fn refused(status: &ServerStatus) -> Option<Finding> {
+    let hosts: Vec<&str> = status.refused_hosts.keys().map(String::as_str).collect();
+    let what = format!("the sandbox of `{}` refused {}", status.name, hosts.join(", "));
+    let help = "list what it is to reach in its entry: \"sandbox\": { \"network\": [\"…\"] }";
+    (!hosts.is_empty()).then(|| Finding::warn(START, what, help).of(&status.name))
 }
 
 /// Judges the names and the number of all tools by what clients take.

@@ -121,6 +121,7 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
         headers: headers.collect::<Result<_, _>>()?,
         cwd,
         lazy: args.lazy,
+        confined: false,
         package: None,
     })
 }

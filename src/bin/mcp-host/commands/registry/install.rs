@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcp_host::StateName;
+use mcp_host::config::Sandbox;
 use mcp_host::config::edit::{Change, NewServer};
 use mcp_host::install::{Bundle, Choice, Index, Kind, Manifest, Status};
 use serde::Serialize;
@@ -22,6 +23,7 @@ use crate::commands::edits::target::Target;
 use crate::commands::edits::write::{self, shown};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
+use crate::servers::state_directory;
 use crate::text::{self, quoted};
 
 /// What was installed, as `--json` prints it.
@@ -53,6 +55,8 @@ struct Newcomer<'a> {
     server: NewServer,
     values: Values,
     tree: Tree,
+    /// Why it gets no sandbox, if it might have had one.
+    unconfined: Option<String>,
 }
 
 /// What there is to say about it.
@@ -165,9 +169,11 @@ impl<'a> Newcomer<'a> {
         let alias = args.alias.as_deref().unwrap_or(name).to_owned();
         let can_ask = !args.yes && output.interactive();
         let values = Values::collect(&choice, &args.set, can_ask, output).await?;
-        let server = choice.plan(&values.referring(&alias)).map_err(|error| failed(&error))?.server;
+        let mut server = choice.plan(&values.referring(&alias)).map_err(|error| failed(&error))?.server;
         let tree = Tree::of(server.package.as_ref(), args.scripts).await;
-        Ok(Self { about, choice, alias, server, values, tree })
+        let unconfined = can_be_confined(&choice).then(unconfined).flatten();
+        server.confined = can_be_confined(&choice) && unconfined.is_none();
+        Ok(Self { about, choice, alias, server, values, tree, unconfined })
     }
 
     /// Shows it, asks, and installs it.
@@ -266,7 +272,7 @@ impl Newcomer<'_> {
 
     /// Says what would be started and written. Texts of the entry are escaped.
     fn lines(&self, file: &str) -> Vec<String> {
-        let Self { about, choice, server, values, .. } = self;
+        let Self { about, choice, server, values, unconfined, .. } = self;
         let mut lines = about.head.clone();
         let mut add = |key: &str, value: &str| lines.push(format!("  {key:<11}{}", text::line(value)));
         match choice {
@@ -287,6 +293,13 @@ impl Newcomer<'_> {
                 add("", "the registry has not checked who owns this address");
             }
         }
+        match unconfined {
+            Some(lack) => add("sandbox", &format!("none: {lack}")),
+            None if server.confined => {
+                add("sandbox", "default: it reads and writes what its entry names, and its own folders")
+            }
+            None => {}
+        }
         for (name, value) in server.env.iter().chain(&server.headers) {
             let key = if server.url.is_some() { "header" } else { "variable" };
             // A reference to the keyring would be masked, as if it were the secret.
@@ -303,6 +316,21 @@ impl Newcomer<'_> {
         add("config", &format!("{file}, as {}", quoted(&self.alias)));
         lines
     }
+}
+
+/// Reports whether a sandbox is for it: an image has one of its own, and an endpoint no process here.
+fn can_be_confined(choice: &Choice<'_>) -> bool {
+    match choice {
+        Choice::Package(kind, _) => *kind != Kind::Oci,
+        Choice::Bundle(_) => true,
+        Choice::Remote(_) => false,
+    }
+}
+
+/// Returns what this machine lacks for the sandbox `default`; `None` if it can give it.
+fn unconfined() -> Option<String> {
+    let lacks = Sandbox::on().lacks(state_directory().is_some());
+    (!lacks.is_empty()).then(|| lacks.join(", "))
 }
 
 /// What a word stands for.

@@ -1,5 +1,7 @@
 //! The parts of a daemon's status that are shown. The daemon may be older or newer than this program.
 
+use std::collections::BTreeMap;
+
 use mcp_host::Ledger;
 use mcp_host::protocol::ProtocolVersion;
 use serde::Deserialize;
@@ -106,6 +108,8 @@ pub(super) struct Row {
     pub(super) dropped: u64,
     /// What keeps its process.
     pub(super) sandbox: Option<String>,
+    /// Hosts that its sandbox refused, and how often.
+    pub(super) refused_hosts: BTreeMap<String, u64>,
     /// The last lines of its standard error.
     pub(super) stderr: Vec<String>,
 }

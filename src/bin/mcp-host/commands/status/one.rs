@@ -63,6 +63,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("sharing", row.sharing.clone(), Tone::Plain);
     say("not checked", row.unchecked.clone(), Tone::Plain);
     say("sandbox", row.sandbox.iter().cloned().collect(), Tone::Plain);
+    say("refused", refused(row), Tone::Warn);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
         let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);
@@ -86,10 +87,17 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     if row.error_stands() && row.last_error.is_some() {
         let said = row.stderr.iter().chain(&row.last_error).map(String::as_str);
         let denied = row.sandbox.as_ref().and_then(|_| advice::denied(&row.name, said));
+        let denied = advice::refused(&row.name, &row.refused_hosts, row.last_error.as_deref()).or(denied);
         say("perhaps", denied.into_iter().collect(), Tone::Plain);
         say("look closer", vec![format!("mcp-host check --connect {} -v", quoted(&row.name))], Tone::Plain);
     }
     lines
+}
+
+/// Returns the hosts that its sandbox refused.
+fn refused(row: &Row) -> Vec<String> {
+    let times = |count: u64| text::count(usize::try_from(count).unwrap_or(usize::MAX), "time");
+    row.refused_hosts.iter().map(|(host, count)| format!("{host} ({})", times(*count))).collect()
 }
 
 fn state(row: &Row) -> String {

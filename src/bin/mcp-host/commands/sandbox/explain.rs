@@ -1,0 +1,191 @@
+//! `mcp-host sandbox explain SERVER`: starts the server in its sandbox once, under strace, and shows what was refused.
+//!
+//! What is not there in namespaces cannot be refused: a file that the server looked for, and that is there for the user, is
+//! shown as `hidden`. **Invariant:** names come from the server, and are escaped; nothing is written into the config.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use mcp_host::ServerStatus;
+use mcp_host::config::{BEGINS, Sandbox, Transport};
+use serde::Serialize;
+
+use super::trace::{self, Failed, What};
+use crate::args::{Common, SandboxExplain};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::{Plan, state_directory};
+use crate::session::{Session, failure};
+use crate::table::{Column, Table};
+use crate::text::{self, quoted};
+
+/// The most lines that are shown.
+const MOST: usize = 100;
+/// Errors by which a sandbox refuses.
+const REFUSED: [&str; 2] = ["EACCES", "EPERM"];
+/// Errors of a network that has nothing in it.
+const UNREACHED: [&str; 2] = ["ECONNREFUSED", "ENETUNREACH"];
+const NO_SUCH: &str = "ENOENT";
+
+/// Something that was refused.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    kind: &'static str,
+    what: String,
+    call: String,
+    times: u64,
+}
+
+pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let mut plan = Plan::load(common, false, None)?;
+    let mut server = plan.server(&args.server)?.clone();
+    let name = server.name.clone();
+    let sandbox = server.sandbox(plan.config.host.sandbox.as_ref()).filter(Sandbox::is_on);
+    let Some(sandbox) = sandbox else {
+        let error = format!("server `{}` has no sandbox", text::line(&name));
+        return Err(
+            Failure::new(Exit::Usage, error).help("write \"sandbox\": \"default\" or \"strict\" into its entry")
+        );
+    };
+    let lacks = sandbox.lacks(state_directory().is_some());
+    if !lacks.is_empty() && !sandbox.weak {
+        let error = format!("server `{}` cannot have its sandbox: {}", text::line(&name), lacks.join(", "));
+        return Err(Failure::new(Exit::Usage, error));
+    }
+    let folder = Folder::make()?;
+    let file = folder.0.join("trace");
+    if let Transport::Stdio(stdio) = &mut server.transport {
+        stdio.sandbox = Some(sandbox.traced(&file));
+    }
+    // Under strace everything takes longer.
+    server.start_timeout *= SLOWER;
+    plan.config.servers = vec![server];
+    let again = common.again(false);
+    let session = Box::pin(Session::look_alone(plan, again.clone(), output)).await?;
+    let status = session.status();
+    session.close().await;
+    let rows = rows(&file, &status)?;
+    tell(&rows, &name, output)?;
+    match status.iter().find_map(|server| failure(server, &again)) {
+        Some(failure) => Err(failure),
+        None => Ok(Exit::Ok),
+    }
+}
+
+/// How many times longer a start may take than without strace.
+const SLOWER: u32 = 5;
+
+/// A folder of the user alone; removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a folder in the state directory: what strace writes names files of the user.
+    fn make() -> Result<Self, Failure> {
+        let Some(state) = state_directory() else {
+            return Err(Failure::new(Exit::Failed, "there is no state directory; set HOME"));
+        };
+        let folder = state.join(format!("trace-{}", std::process::id()));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", folder.display())))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns what was refused: by the file that strace wrote, and by the proxy.
+fn rows(file: &Path, status: &[ServerStatus]) -> Result<Vec<Row>, Failure> {
+    let wrong =
+        |error: std::io::Error| Failure::new(Exit::Failed, format!("what strace wrote cannot be read: {error}"));
+    let lines = BufReader::new(File::open(file).map_err(wrong)?).split(b'\n').map_while(Result::ok);
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+    // Before that, the launcher looks at what it will give up.
+    let of_server = lines.skip_while(|line| !line.contains(BEGINS)).skip(1);
+    let mut rows = counted(of_server.filter_map(|line| trace::read(&line)), |path| path.exists());
+    let hosts = status.iter().flat_map(|server| &server.refused_hosts);
+    let hosts =
+        hosts.map(|(host, count)| Row { kind: "host", what: host.clone(), call: "proxy".to_owned(), times: *count });
+    rows.extend(hosts);
+    Ok(rows)
+}
+
+/// Counts what was refused, in the order of its kinds and names. `exists` says what is there for the user.
+fn counted(failed: impl Iterator<Item = Failed>, exists: impl Fn(&Path) -> bool) -> Vec<Row> {
+    let mut counts: BTreeMap<(What, &'static str, String), u64> = BTreeMap::new();
+    for Failed { what, call, error } in failed {
+        let is_path = matches!(what, What::Read(_) | What::Write(_));
+        let kind = match error.as_str() {
+            error if REFUSED.contains(&error) => what.word(),
+            NO_SUCH if is_path && exists(Path::new(what.text())) => "hidden",
+            error if UNREACHED.contains(&error) && matches!(what, What::Host(_)) => "host",
+            _ => continue,
+        };
+        *counts.entry((what, kind, call)).or_default() += 1;
+    }
+    let row = |((what, kind, call), times): ((What, &'static str, String), u64)| Row {
+        kind,
+        what: what.text().to_owned(),
+        call,
+        times,
+    };
+    counts.into_iter().map(row).collect()
+}
+
+fn tell(rows: &[Row], name: &str, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        return Ok(output.value(rows)?);
+    }
+    if rows.is_empty() {
+        return Ok(output.line(&format!("nothing was refused to {} in its start", text::line(name)))?);
+    }
+    let mut table = Table::new(&["REFUSED", "WHAT", "CALL", "TIMES"].map(Column::stays));
+    for row in rows.iter().take(MOST) {
+        table.row([row.kind.to_owned(), text::line(&row.what).into_owned(), row.call.clone(), row.times.to_string()]);
+    }
+    output.table(table)?;
+    if rows.len() > MOST {
+        output.talk(&format!("and {} more; --json shows all", rows.len() - MOST));
+    }
+    output.talk(&format!(
+        "what {} is to have, list in its entry: \"sandbox\": {{ \"read\": [\"…\"], \"write\": [\"…\"], \"network\": [\"…\"] }}",
+        quoted(name)
+    ));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_in_namespaces_is_told_if_it_is_there_for_the_user() {
+        let read = |path: &str, error: &str| {
+            let line = format!("1 openat(AT_FDCWD</>, \"{path}\", O_RDONLY) = -1 {error} (x)");
+            trace::read(&line)
+        };
+        let failed = [
+            read("/home/ada/.ssh/id", "EACCES"),
+            read("/home/ada/.ssh/id", "EACCES"),
+            read("/home/ada/.gitconfig", "ENOENT"),
+            read("/home/ada/nowhere", "ENOENT"),
+            trace::read("1 keyctl(0) = -1 EPERM (x)"),
+            trace::read("1 keyctl(0) = -1 EINVAL (x)"),
+        ];
+        let rows = counted(failed.into_iter().flatten(), |path| path.ends_with(".gitconfig"));
+        let rows: Vec<_> = rows.iter().map(|row| (row.kind, row.what.as_str(), row.call.as_str(), row.times)).collect();
+        let expected = [
+            ("hidden", "/home/ada/.gitconfig", "openat", 1),
+            ("read", "/home/ada/.ssh/id", "openat", 2),
+            ("call", "keyctl", "keyctl", 1),
+        ];
+        assert_eq!(rows, expected);
+    }
+}

@@ -1,0 +1,274 @@
+//! `sandbox`: what the process of a server may read, write, and reach; in a server's entry, or under `host` for all
+//! servers without one.
+//!
+//! Not here: what a level gives (`crate::sandbox`). How it is read from a file is in `read.rs`, which hosts there are to
+//! name in `host.rs`.
+
+mod host;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::host::parse as parse_host;
+pub use self::host::{NotAHost, SandboxHost};
+pub(super) use self::read::read;
+use super::keys::words;
+use super::syntax::Node;
+use super::{Server, Stdio, Transport};
+use crate::hex;
+
+/// What the process of a server may read, write, and reach.
+///
+/// ```
+/// use mcp_host::config::{Sandbox, Stdio};
+///
+/// let sandbox = Sandbox::on().read("~/.gitconfig").write("~/src");
+/// let stdio = Stdio::new("files-server").sandbox(sandbox);
+/// assert!(stdio.sandbox.is_some_and(|sandbox| sandbox.is_on()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sandbox {
+    /// How much is kept from the process.
+    pub level: SandboxLevel,
+    /// Files and folders that it may read besides those that the level grants: whole paths, or `~/…`.
+    pub read: Vec<PathBuf>,
+    /// Files and folders that it may read and write.
+    pub write: Vec<PathBuf>,
+    /// What it may connect to.
+    pub network: SandboxNetwork,
+    /// The hosts that npx and uvx may reach to fetch the package, before the server starts; `None` means those of their
+    /// registries.
+    pub install: Option<Vec<SandboxHost>>,
+    /// Whose home directory it has.
+    pub home: SandboxHome,
+    /// Whether it may reach Unix sockets of this machine.
+    pub unix: bool,
+    /// The most open files of one process; `None` means our own limit.
+    pub files: Option<usize>,
+    /// The most memory of one process for its data, in bytes; `None` means no limit.
+    pub memory: Option<usize>,
+    /// Whether the server also starts on a machine that cannot give all of the level.
+    pub weak: bool,
+    /// The file into which strace writes what the process does; `None` means that it is not watched.
+    trace: Option<PathBuf>,
+    /// The name of the server's own folder, once it is known whose sandbox this is.
+    whose: String,
+    /// The folder of the project whose config has the entry; `None` for an entry of the user's own config.
+    folder: Option<PathBuf>,
+}
+
+words! {
+    /// How much is kept from the process of a server.
+    pub enum SandboxLevel {
+        /// Nothing: it may do what the user may.
+        #[default]
+        Off = "off",
+        /// Files of the user, other processes, and sockets of this machine. It reaches the network.
+        Default = "default",
+        /// The same, by bubblewrap in namespaces of its own: it sees no other process, no file that is not listed, and no
+        /// network but the listed hosts.
+        Strict = "strict",
+    }
+}
+
+/// What a confined process may connect to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SandboxNetwork {
+    /// Everything that the user may.
+    #[default]
+    Open,
+    /// Nothing, not even this machine.
+    None,
+    /// These hosts, by the proxy of this host. It has a network of its own with nothing else in it.
+    Hosts(Vec<SandboxHost>),
+}
+
+words! {
+    /// Whose home directory a confined process has.
+    pub enum SandboxHome {
+        /// One of its own, in the state directory.
+        #[default]
+        Own = "own",
+        /// The user's HOME. The server may read and write only those of its files that are listed.
+        User = "user",
+    }
+}
+
+/// The file that the launcher looks for, in vain, before a watched server begins.
+pub const BEGINS: &str = "/mcp-host: the server begins";
+
+/// The key, both in a server's entry and under `host`.
+pub(super) const KEY: &str = "sandbox";
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            level: SandboxLevel::Off,
+            read: Vec::new(),
+            write: Vec::new(),
+            network: SandboxNetwork::Open,
+            install: None,
+            home: SandboxHome::Own,
+            unix: false,
+            files: None,
+            memory: None,
+            weak: false,
+            trace: None,
+            whose: String::new(),
+            folder: None,
+        }
+    }
+}
+
+/// Each method sets one setting, like the key of the same name in a config file.
+impl Sandbox {
+    /// Returns the level `default`, with nothing listed.
+    #[must_use]
+    pub fn on() -> Self {
+        Self::at(SandboxLevel::Default)
+    }
+
+    /// Returns the level `strict`, with nothing listed and no network.
+    #[must_use]
+    pub fn strict() -> Self {
+        Self::at(SandboxLevel::Strict)
+    }
+
+    /// Returns a level with nothing listed.
+    fn at(level: SandboxLevel) -> Self {
+        let network = if level == SandboxLevel::Strict { SandboxNetwork::None } else { SandboxNetwork::Open };
+        Self { level, network, ..Self::default() }
+    }
+
+    /// Reports whether anything is kept from the process.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.level != SandboxLevel::Off
+    }
+
+    /// Lets the process read a file or folder.
+    #[must_use]
+    pub fn read(mut self, path: impl Into<PathBuf>) -> Self {
+        self.read.push(path.into());
+        self
+    }
+
+    /// Lets the process read and write a file or folder.
+    #[must_use]
+    pub fn write(mut self, path: impl Into<PathBuf>) -> Self {
+        self.write.push(path.into());
+        self
+    }
+
+    /// Lets the process open no connections.
+    #[must_use]
+    pub fn without_network(self) -> Self {
+        Self { network: SandboxNetwork::None, ..self }
+    }
+
+    /// Lets the process reach these hosts, and no others.
+    ///
+    /// ```
+    /// use mcp_host::config::Sandbox;
+    ///
+    /// let sandbox = Sandbox::strict().hosts(["api.example.com".parse()?, "*.example.org:443".parse()?]);
+    /// # Ok::<(), mcp_host::config::NotAHost>(())
+    /// ```
+    #[must_use]
+    pub fn hosts(self, hosts: impl IntoIterator<Item = SandboxHost>) -> Self {
+        Self { network: SandboxNetwork::Hosts(hosts.into_iter().collect()), ..self }
+    }
+
+    /// Starts the process under strace, which writes into this file what it opens, connects to, and is refused.
+    #[must_use]
+    pub fn traced(self, file: impl Into<PathBuf>) -> Self {
+        Self { trace: Some(file.into()), ..self }
+    }
+
+    /// Returns the file into which strace writes what the process does.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere nothing is watched")
+    )]
+    pub(crate) fn trace(&self) -> Option<&Path> {
+        self.trace.as_deref()
+    }
+
+    /// Returns the name of the folder with the server's own HOME: its alias, and a hash of the file that has its entry, so
+    /// that a project's server does not get the HOME of another one of its name.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere there is no such folder")
+    )]
+    pub(crate) fn whose(&self) -> &str {
+        &self.whose
+    }
+
+    /// Returns the folder of the project whose config has the entry. Its servers are there to work on it, so they may read and
+    /// write it, as they may their `cwd`.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere nothing is granted")
+    )]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Makes this the sandbox of a server of the project in that folder.
+    pub(crate) fn of_project(self, folder: Option<&Path>) -> Self {
+        Self { folder: folder.map(Path::to_owned), ..self }
+    }
+
+    /// Also starts the server where not all of the level can be had.
+    #[must_use]
+    pub fn weak(self) -> Self {
+        Self { weak: true, ..self }
+    }
+}
+
+impl Stdio {
+    /// Reports whether anything is kept from the process, or it is watched: then another command starts in its place.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_on() || sandbox.trace.is_some())
+    }
+}
+
+impl Server {
+    /// Returns the sandbox of the server's process: its own, else `host`, that of the host. Without either, a server of a
+    /// project's config has the level `default`, as far as this machine can give it. `None` if it has none.
+    #[must_use]
+    pub fn sandbox(&self, host: Option<&Sandbox>) -> Option<Sandbox> {
+        let Transport::Stdio(stdio) = &self.transport else { return None };
+        if self.daemon {
+            return None;
+        }
+        let of_project = || self.project.is_some().then(|| Sandbox::on().weak());
+        let sandbox = stdio.sandbox.clone().or_else(|| host.cloned()).or_else(of_project)?;
+        (sandbox.is_on() || sandbox.trace.is_some()).then_some(sandbox)
+    }
+
+    /// Settles which sandbox the server's process has.
+    pub(crate) fn confine(&mut self, host: Option<&Sandbox>) {
+        let sandbox = self.sandbox(host);
+        let whose = || {
+            let file = Sha256::digest(self.source.file.as_os_str().as_encoded_bytes());
+            format!("{}-{}", self.alias, hex::encode(&file[..4]))
+        };
+        let folder = self.project.as_ref().and_then(|_| self.source.file.parent());
+        let sandbox = sandbox.map(|sandbox| Sandbox { whose: whose(), ..sandbox }.of_project(folder));
+        if let Transport::Stdio(stdio) = &mut self.transport {
+            stdio.sandbox = sandbox;
+        }
+    }
+}
+
+/// Reports whether a value of `sandbox` is the one of VS Code, which describes another sandbox.
+pub(super) fn is_of_another(node: &Node) -> bool {
+    node.get("filesystem").is_some() || node.get("network").is_some_and(|network| network.members().is_some())
+}

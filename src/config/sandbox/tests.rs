@@ -1,0 +1,108 @@
+//! Levels, hosts and paths as files say them.
+
+use super::{Sandbox, SandboxNetwork};
+use crate::config::{Config, Project, Syntax, Vars, parse_str};
+
+fn parsed(text: &str) -> Result<Config, String> {
+    parse_str(text, Syntax::Toml, "mcp.toml", &Vars::default()).map_err(|error| {
+        let problems = error.problems().iter().map(|problem| {
+            let help = problem.help.as_deref().unwrap_or_default();
+            format!("{problem}; {help}")
+        });
+        problems.collect::<Vec<_>>().join("\n")
+    })
+}
+
+fn of(config: &Config) -> Option<Sandbox> {
+    config.servers[0].sandbox(config.host.sandbox.as_ref())
+}
+
+#[test]
+fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
+    for (text, expected) in [
+        (
+            "sandbox = \"full\"",
+            "mcp.toml:3: server \"a\": sandbox: \"full\" is no level of this version; the levels are \"off\", \"default\", and \"strict\"",
+        ),
+        (
+            "sandbox = { network = [\"https://a.example\"] }",
+            "mcp.toml:3: server \"a\": sandbox.network[0]: \"https://a.example\" is a URL and not a host; write \"api.example.com\", \"*.example.com\", or \"db.example.com:5432\"",
+        ),
+        (
+            "sandbox = { network = [] }",
+            "mcp.toml:3: server \"a\": sandbox.network: the list names no host; name at least one",
+        ),
+        (
+            "sandbox = { network = \"some\" }",
+            "mcp.toml:3: server \"a\": sandbox.network: \"some\" is not one of open, none; ",
+        ),
+        (
+            "sandbox = { processes = 9 }",
+            "mcp.toml:3: server \"a\": sandbox.processes: this version cannot count the processes of one server; remove the key",
+        ),
+        (
+            "sandbox = { read = [\"src\"] }",
+            "mcp.toml:3: server \"a\": sandbox.read[0]: \"src\" is not a whole path; write a path that begins with / or ~/",
+        ),
+        ("sandbox = { reads = [] }", "mcp.toml:3: server \"a\": sandbox.reads: unknown key; did you mean `read`?"),
+    ] {
+        let told = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\n{text}\n")).unwrap_err();
+        assert_eq!(told, expected);
+    }
+    let told = parsed("[mcpServers.a]\ncommand = \"x\"\n[host]\nsandbox = \"full\"\n").unwrap_err();
+    let levels = "the levels are \"off\", \"default\", and \"strict\"";
+    assert_eq!(told, format!("mcp.toml:4: host.sandbox: \"full\" is no level of this version; {levels}"));
+}
+
+#[test]
+fn the_servers_own_word_counts_before_that_of_the_host() {
+    let server = "[mcpServers.a]\ncommand = \"x\"\n";
+    let (off, on) = ("sandbox = \"off\"\n", "sandbox = \"default\"\n");
+    for (text, expected) in [
+        (server.to_owned(), None),
+        (format!("{server}{off}[host]\n{on}"), None),
+        (format!("{server}[host]\n{on}"), Some(Sandbox::on())),
+        (format!("{server}{on}[host]\n{off}"), Some(Sandbox::on())),
+        (format!("{server}sandbox = {{ write = [\"~/src\"] }}\n"), Some(Sandbox::on().write("~/src"))),
+    ] {
+        assert_eq!(of(&parsed(&text).unwrap()), expected, "{text}");
+    }
+    let mut config = parsed(server).unwrap();
+    let (hash, shown) = (String::new(), Vec::new());
+    config.servers[0].project = Some(Project { hash, shown, approved: true });
+    assert_eq!(of(&config), Some(Sandbox::on().weak()));
+    config.host.sandbox = Some(Sandbox::default());
+    assert_eq!(of(&config), None, "the user said off");
+}
+
+#[test]
+fn another_programs_sandbox_is_noted_and_not_taken() {
+    let text = "[mcpServers.a]\ncommand = \"x\"\nsandbox = { filesystem = { allowWrite = [] } }\n";
+    let config = parsed(text).unwrap();
+    assert_eq!((of(&config), config.notes.len()), (None, 1), "{:?}", config.notes);
+}
+
+#[test]
+fn a_strict_server_has_no_network_unless_its_entry_says_so() {
+    let hosts = ["a.example", "*.b.example:22"].map(|host| host.parse().unwrap());
+    for (text, expected) in [
+        ("\"strict\"", Sandbox::strict()),
+        ("{ level = \"strict\" }", Sandbox::strict()),
+        ("{ network = \"none\", level = \"strict\" }", Sandbox::strict()),
+        ("{ level = \"strict\", network = \"open\" }", Sandbox { network: SandboxNetwork::Open, ..Sandbox::strict() }),
+        (
+            "{ level = \"strict\", network = [\"a.example\", \"*.b.example:22\"] }",
+            Sandbox::strict().hosts(hosts.clone()),
+        ),
+        ("{ network = [\"a.example\", \"*.b.example:22\"] }", Sandbox::on().hosts(hosts)),
+        ("{ network = \"none\" }", Sandbox::on().without_network()),
+        ("{ level = \"strict\", install = \"auto\" }", Sandbox::strict()),
+        (
+            "{ level = \"strict\", install = [\"a.example\"] }",
+            Sandbox { install: Some(vec!["a.example".parse().unwrap()]), ..Sandbox::strict() },
+        ),
+    ] {
+        let config = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\nsandbox = {text}\n")).unwrap();
+        assert_eq!(of(&config), Some(expected), "{text}");
+    }
+}

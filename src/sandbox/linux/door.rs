@@ -1,0 +1,245 @@
+//! The way out of a sandbox with a network of its own: a socket that the launcher opens inside, and hands to the host.
+//!
+//! The launcher listens on `127.0.0.1` in the sandbox's network, and sends that socket over a Unix socket in the
+//! server's folder, once, before it becomes the server. The host accepts on it from outside: a socket stays in the network
+//! in which it was made. So there is no process between the server and the proxy, and nothing of it is left when the
+//! server ends. **Invariant:** a door opens once for each start; the server never holds it.
+
+use std::fs;
+use std::io::{self, IoSlice, IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::FdFlags;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+use tokio::io::{AsyncWriteExt as _, Interest};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::proxy::Proxy;
+use crate::config::SandboxHost;
+use crate::counts::ServerCounts;
+use crate::dial::system;
+use crate::hex;
+
+/// How names of doors begin.
+const PREFIX: &str = "door-";
+/// How long the launcher waits for the host.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most connections of one process at a time.
+const MOST: usize = 256;
+/// The answer to the launcher.
+const TAKEN: u8 = b'k';
+
+/// The host's side of the way out of one server's process.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+    hosts: Vec<SandboxHost>,
+}
+
+impl Door {
+    /// Makes a door in the folder of a server.
+    pub(super) fn make(folder: &Path, hosts: &[SandboxHost]) -> io::Result<Self> {
+        clear(folder);
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).map_err(io::Error::other)?;
+        let name = format!("{PREFIX}{}", hex::encode(&name));
+        let listener = near(folder, &name, UnixListener::bind)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path: folder.join(name), hosts: hosts.to_owned() })
+    }
+
+    /// Returns where the launcher finds it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the socket of the next launcher, and serves what comes from it until `stop`.
+    ///
+    /// # Cancel safety
+    /// A dropped future closes the door and all connections.
+    pub(crate) async fn serve(self: Arc<Self>, server: Arc<str>, counts: Arc<ServerCounts>, stop: CancellationToken) {
+        let proxy = Arc::new(Proxy::new(server.clone(), self.hosts.clone(), counts, system()));
+        let serving = async {
+            let inside = self.opened().await?;
+            accept(&inside, &proxy).await
+        };
+        if let Some(Err(error)) = stop.run_until_cancelled(serving).await {
+            tracing::warn!("server `{server}`: the way out of its sandbox is closed: {error}");
+        }
+    }
+
+    /// Waits for the launcher, and takes the socket that it sends. Whoever sends none was not the launcher.
+    async fn opened(&self) -> io::Result<tokio::net::TcpListener> {
+        let door = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
+        loop {
+            let (mut launcher, _) = door.accept().await?;
+            let is_ours = launcher.peer_cred()?.uid() == rustix::process::geteuid().as_raw();
+            let Ok(Ok(socket)) = timeout(PATIENCE, received(&launcher)).await else { continue };
+            if !is_ours {
+                continue;
+            }
+            let listener = TcpListener::from(socket);
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            launcher.write_all(&[TAKEN]).await?;
+            return Ok(listener);
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // A launcher may have come and gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Serves connections from inside; `MOST` at a time, more wait.
+async fn accept(inside: &tokio::net::TcpListener, proxy: &Arc<Proxy>) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = inside.accept(), if connections.len() < MOST => {
+                let (client, _) = match accepted {
+                    Ok(accepted) => accepted,
+                    // The client left before it was accepted.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                    Err(error) => return Err(error),
+                };
+                let proxy = proxy.clone();
+                connections.spawn(async move { proxy.serve(client).await });
+            }
+            // How a connection ended is for its two ends.
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+/// Removes doors of hosts that were killed.
+fn clear(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let is_left = || near(folder, &name, UnixStream::connect).is_err();
+        if name.starts_with(PREFIX) && is_left() {
+            let _ = fs::remove_file(folder.join(name));
+        }
+    }
+}
+
+/// Uses a socket by a path that is short enough whatever the folder is called.
+fn near<T>(folder: &Path, name: &str, socket: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
+    let folder = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    socket(Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
+}
+
+async fn received(launcher: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
+    loop {
+        launcher.readable().await?;
+        match launcher.try_io(Interest::READABLE, || receive(launcher)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            socket => return socket,
+        }
+    }
+}
+
+fn receive(launcher: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
+    let (mut space, mut byte) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [0]);
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(launcher, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut sent = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        _ => None,
+    });
+    sent.next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Connects the launcher to its host. The connection stays open in the program that it becomes; returns its number.
+pub(super) fn connect(path: &Path) -> io::Result<i32> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let host = near(folder, name, UnixStream::connect)?;
+    host.set_read_timeout(Some(PATIENCE))?;
+    rustix::io::fcntl_setfd(&host, FdFlags::empty())?;
+    // `hand_over` takes it up, or it closes with this process.
+    Ok(host.into_raw_fd())
+}
+
+/// Opens the way out from inside: listens, and hands the socket to the host. Returns the port.
+pub(super) fn hand_over(number: i32) -> io::Result<u16> {
+    let ourselves = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let mut host = UnixStream::from(rustix::process::pidfd_getfd(ourselves, number, PidfdGetfdFlags::empty())?);
+    let inside = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = inside.local_addr()?.port();
+    let sockets = [inside.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&sockets));
+    rustix::net::sendmsg(&host, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    let mut answer = [0];
+    host.read_exact(&mut answer)?;
+    if answer == [TAKEN] { Ok(port) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Counts;
+
+    fn serving(folder: &Path, stop: &CancellationToken) -> (PathBuf, impl Future<Output = ()> + use<>) {
+        let door = Arc::new(Door::make(folder, &["a.example".parse().expect("a host")]).expect("a door"));
+        (door.path().to_owned(), door.serve("a".into(), Counts::default().of("a"), stop.clone()))
+    }
+
+    #[tokio::test]
+    async fn h108_a_door_is_handed_over_and_goes_with_its_host() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A folder may have a longer name than a socket can.
+        let folder = folder.path().join("long".repeat(40));
+        fs::create_dir(&folder).expect("a folder");
+        let stop = CancellationToken::new();
+        let (path, serve) = serving(&folder, &stop);
+        let serve = tokio::spawn(serve);
+        let port = tokio::task::spawn_blocking(move || connect(&path).and_then(hand_over)).await.expect("it ends");
+        let port = port.expect("a port");
+        let connect = move || std::net::TcpStream::connect(("127.0.0.1", port));
+        let got = tokio::task::spawn_blocking(move || {
+            let mut client = connect()?;
+            io::Write::write_all(&mut client, b"CONNECT b.example:443 HTTP/1.1\r\n\r\n")?;
+            let mut got = String::new();
+            client.read_to_string(&mut got).map(|_| got)
+        });
+        assert!(got.await.expect("it ends").expect("an answer").starts_with("HTTP/1.1 403 "));
+        stop.cancel();
+        serve.await.expect("it ends");
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "nothing of it is left");
+        assert!(connect().is_err());
+    }
+
+    #[test]
+    fn h108_doors_of_killed_hosts_are_cleared_and_others_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(UnixListener::bind(folder.path().join("door-0")).expect("a socket"));
+        let living = Door::make(folder.path(), &[]).expect("a door");
+        let other = Door::make(folder.path(), &[]).expect("a door");
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        names.sort();
+        let mut expected = vec![living.path().to_owned(), other.path().to_owned()];
+        expected.sort();
+        assert_eq!(names, expected);
+    }
+}

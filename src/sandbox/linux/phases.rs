@@ -1,0 +1,237 @@
+//! npx and uvx in two phases: one start that only fetches, with a network to the hosts of packages alone, and then the
+//! server, offline.
+//!
+//! So a server reaches no registry, and what it runs stays what was fetched. There is nothing to divide where the server
+//! may reach every host. A command line that is not understood is not divided either, nor one whose registry is not
+//! known: it has the hosts of its entry.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio as Stream};
+
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::grants::variable;
+use super::places::{Own, Places};
+use crate::config::{Sandbox, SandboxHost, SandboxNetwork, Stdio};
+use crate::hex;
+
+/// How a command is divided.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Phases {
+    /// The arguments that fetch what the command starts, and start nothing of it.
+    pub(super) fetch: Vec<String>,
+    /// The hosts that are reached for that; none if it was done.
+    pub(super) hosts: Vec<SandboxHost>,
+    /// The variable that keeps the runner offline.
+    pub(super) offline: (&'static str, &'static str),
+    /// The file that says that it was fetched.
+    pub(super) mark: PathBuf,
+}
+
+/// A runner of packages.
+struct Runner {
+    name: &'static str,
+    fetch: fn(&[String]) -> Option<Vec<String>>,
+    offline: (&'static str, &'static str),
+    /// Asks it for its registry, if no variable names one.
+    registry: fn() -> Option<String>,
+    /// Variables that name other registries.
+    registries: &'static [&'static str],
+}
+
+const RUNNERS: [Runner; 2] = [
+    Runner {
+        name: "npx",
+        fetch: npx,
+        offline: ("npm_config_offline", "true"),
+        registry: npm_registry,
+        registries: &["npm_config_registry", "NPM_CONFIG_REGISTRY"],
+    },
+    Runner {
+        name: "uvx",
+        fetch: uvx,
+        offline: ("UV_OFFLINE", "1"),
+        // uv does not tell.
+        registry: || None,
+        registries: &["UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"],
+    },
+];
+
+/// Returns how the command of a server is divided; `None` if it is not.
+pub(super) fn of(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -> Option<Phases> {
+    let name = Path::new(&stdio.command).file_name()?.to_str()?;
+    let runner = RUNNERS.iter().find(|runner| runner.name == name)?;
+    if sandbox.network == SandboxNetwork::Open {
+        return None;
+    }
+    let fetch = (runner.fetch)(&stdio.args)?;
+    let line = fetch.iter().fold(Sha256::new(), |hash, word| hash.chain_update(word).chain_update([0]));
+    let mark = own.folder.join(format!("fetched-{}", hex::encode(&line.finalize()[..8])));
+    let mut hosts = Vec::new();
+    if !mark.exists() {
+        hosts = sandbox.install.clone().unwrap_or_else(|| runner.all_hosts(stdio, sandbox, places));
+        if hosts.is_empty() {
+            return None;
+        }
+    }
+    Some(Phases { fetch, hosts, offline: runner.offline, mark })
+}
+
+impl Runner {
+    /// Returns the hosts of the registries that the entry's variables and a listed `.npmrc` name, or of its own.
+    fn all_hosts(&self, stdio: &Stdio, sandbox: &Sandbox, places: &Places) -> Vec<SandboxHost> {
+        let named = self.registries.iter().filter_map(|name| variable(stdio, name));
+        let mut urls: Vec<String> = named.flat_map(|text| text.split(' ').map(of_index).collect::<Vec<_>>()).collect();
+        let npmrc = Path::new("~/.npmrc");
+        if self.name == "npx" && sandbox.read.iter().any(|path| places.meant(path) == places.meant(npmrc)) {
+            let text = std::fs::read_to_string(places.meant(npmrc)).unwrap_or_default();
+            urls.extend(registries(&text));
+        }
+        if urls.iter().all(|url| host_of(url).is_none()) {
+            urls.extend((self.registry)());
+        }
+        urls.iter().filter_map(|url| host_of(url)).collect()
+    }
+}
+
+/// Asks npm for the registry that it uses without a config of the user.
+fn npm_registry() -> Option<String> {
+    let mut command = Command::new("npm");
+    command.args(["config", "get", "registry", "--userconfig=/dev/null"]).current_dir("/").stdin(Stream::null());
+    let said = command.output().ok().filter(|output| output.status.success())?.stdout;
+    String::from_utf8(said).ok().map(|url| url.trim().to_owned())
+}
+
+/// Returns the URL of an index, which may have a name before it.
+fn of_index(text: &str) -> String {
+    text.split_once('=').filter(|(name, _)| !name.contains('/')).map_or(text, |(_, url)| url).to_owned()
+}
+
+/// Returns the registries in the text of an `.npmrc`: of all packages, and of scopes.
+fn registries(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let key = key.trim();
+        (key == "registry" || key.ends_with(":registry")).then(|| value.trim().trim_matches('"').to_owned())
+    })
+}
+
+fn host_of(url: &str) -> Option<SandboxHost> {
+    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    format!("{}:{}", url.host_str()?, url.port_or_known_default()?).parse().ok()
+}
+
+/// Returns the variables of an entry that are for the runner. No secret of the server goes where its package is fetched.
+pub(super) fn of_runner(name: &str) -> bool {
+    const NAMES: [&str; 3] = ["PATH", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"];
+    let lower = name.to_ascii_lowercase();
+    NAMES.contains(&name) || ["npm_config_", "uv_", "pip_"].iter().any(|prefix| lower.starts_with(prefix))
+}
+
+/// `npx -y PACKAGE ARGUMENTS..` fetches its package for any command; `true` is one.
+fn npx(args: &[String]) -> Option<Vec<String>> {
+    let (mut options, mut packages) = (vec!["-y".to_owned()], Vec::new());
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-y" | "--yes" => {}
+            "-q" | "--quiet" => options.push(word.clone()),
+            "-p" | "--package" => packages.push(words.next()?.clone()),
+            "--" => {
+                packages.extend(words.next().filter(|_| packages.is_empty()).cloned());
+                break;
+            }
+            word if word.starts_with("--package=") => packages.push(word["--package=".len()..].to_owned()),
+            word if word.starts_with("--registry=") => options.push(word.to_owned()),
+            // An option that may have a value behind it.
+            word if word.starts_with('-') => return None,
+            word => {
+                if packages.is_empty() {
+                    packages.push(word.to_owned());
+                }
+                break;
+            }
+        }
+    }
+    if packages.is_empty() {
+        return None;
+    }
+    options.extend(packages.into_iter().map(|package| format!("--package={package}")));
+    options.extend(["--", "true"].map(str::to_owned));
+    Some(options)
+}
+
+/// `uvx PACKAGE ARGUMENTS..` makes the environment for any program in it; its Python is one.
+fn uvx(args: &[String]) -> Option<Vec<String>> {
+    const VALUED: [&str; 8] =
+        ["--with", "--python", "-p", "--index", "--default-index", "--index-url", "--extra-index-url", "-i"];
+    let (mut options, mut from) = (Vec::new(), None);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-q" | "--quiet" => options.push(word.clone()),
+            "--from" => from = Some(words.next()?.clone()),
+            word if word.starts_with("--from=") => from = Some(word["--from=".len()..].to_owned()),
+            word if VALUED.contains(&word) => options.extend([word.to_owned(), words.next()?.clone()]),
+            word if VALUED.iter().any(|option| word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='))) => {
+                options.push(word.to_owned());
+            }
+            word if word.starts_with('-') => return None,
+            word => {
+                let from = from.unwrap_or_else(|| word.to_owned());
+                options.extend(["--from".to_owned(), from]);
+                options.extend(["python", "-c", ""].map(str::to_owned));
+                return Some(options);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetches(command: &str) -> Option<String> {
+        let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        let runner = RUNNERS.iter().find(|runner| runner.name == words[0]).expect("a runner");
+        (runner.fetch)(&words[1..]).map(|words| words.join(" "))
+    }
+
+    #[test]
+    fn h108_a_command_line_is_divided_only_where_it_is_understood() {
+        for (command, expected) in [
+            ("npx -y @a/b@1 /srv --flag", Some("-y --package=@a/b@1 -- true")),
+            ("npx @a/b", Some("-y --package=@a/b -- true")),
+            ("npx --yes -- a -p x", Some("-y --package=a -- true")),
+            ("npx -y -p a --package=b c d", Some("-y --package=a --package=b -- true")),
+            ("npx -y --registry=https://r.example a", Some("-y --registry=https://r.example --package=a -- true")),
+            ("npx -y --cache /x a", None),
+            ("npx -y", None),
+            ("npx -c whatever", None),
+            ("uvx a==1 --root /srv", Some("--from a==1 python -c ")),
+            ("uvx --from a[b]==1 c d", Some("--from a[b]==1 python -c ")),
+            (
+                "uvx --with d -p 3.12 --index=https://i.example a",
+                Some("--with d -p 3.12 --index=https://i.example --from a python -c "),
+            ),
+            ("uvx --with-editable . a", None),
+            ("uvx --from a", None),
+        ] {
+            assert_eq!(fetches(command).as_deref(), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn h108_registries_are_named_by_variables_and_by_npmrc() {
+        let text = "; a comment\nregistry = \"https://r.example:8443/npm/\"\n@a:registry=http://s.example\n//r.example/:_authToken=x\n";
+        let hosts: Vec<String> =
+            registries(text).filter_map(|url| host_of(&url)).map(|host| host.to_string()).collect();
+        assert_eq!(hosts, ["r.example:8443", "s.example:80"]);
+        assert_eq!(of_index("inner=https://i.example/simple?a=b"), "https://i.example/simple?a=b");
+        assert_eq!(of_index("https://i.example/simple?a=b"), "https://i.example/simple?a=b");
+        assert!(["npm_config_registry", "UV_INDEX", "PATH"].iter().all(|name| of_runner(name)));
+        assert!(!["API_KEY", "GITHUB_TOKEN", "NODE_OPTIONS"].iter().any(|name| of_runner(name)));
+    }
+}

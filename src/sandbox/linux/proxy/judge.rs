@@ -1,0 +1,124 @@
+//! Whether a confined server may reach a host, and at which addresses.
+//!
+//! By host and port, as its entry lists them. Names are resolved here, so the address that is judged is the one that is
+//! connected to. A name leads to addresses of the public internet only; an address of this machine or of a private network
+//! has to be listed itself. So neither a name that its owner points at `127.0.0.1` nor the metadata of a cloud is reached
+//! by the way.
+
+use std::net::{IpAddr, SocketAddr};
+
+use url::Host;
+
+use crate::config::SandboxHost;
+use crate::dial::{Lookup, is_public};
+
+/// Why a host is not reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// No entry of the list names it.
+    #[error("it is not listed")]
+    Unlisted,
+    /// Its name is listed, and leads inside.
+    #[error("its name leads to an address of this machine or of a private network")]
+    Internal,
+    /// Its name is listed, and leads nowhere.
+    #[error("its name leads to no address")]
+    Unknown,
+}
+
+/// What one server may reach.
+pub(super) struct Rules {
+    hosts: Vec<SandboxHost>,
+    lookup: Lookup,
+}
+
+impl Rules {
+    pub(super) fn new(hosts: Vec<SandboxHost>, lookup: Lookup) -> Self {
+        Self { hosts, lookup }
+    }
+
+    /// Returns the addresses of a host, if it may be reached.
+    pub(super) async fn judge(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refusal> {
+        let is_named = |listed: &SandboxHost| listed.admits_host(host, port);
+        if !self.hosts.iter().any(is_named) {
+            return Err(Refusal::Unlisted);
+        }
+        let names_this_machine = self.hosts.iter().any(|listed| is_named(listed) && listed.is_loopback());
+        let found: Vec<IpAddr> = match host {
+            Host::Ipv4(address) => vec![(*address).into()],
+            Host::Ipv6(address) => vec![(*address).into()],
+            Host::Domain(name) => {
+                let found = (self.lookup)(name.clone()).await.map_err(|_| Refusal::Unknown)?;
+                found.into_iter().map(|address| address.ip()).collect()
+            }
+        };
+        if found.is_empty() {
+            return Err(Refusal::Unknown);
+        }
+        let may = |address: &IpAddr| {
+            is_public(*address)
+                || names_this_machine && address.is_loopback()
+                || self.hosts.iter().any(|listed| listed.is_address(*address, port))
+        };
+        // One address among others that leads inside is enough: the next connection might take that one.
+        if !found.iter().all(may) {
+            return Err(Refusal::Internal);
+        }
+        Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::parse_host;
+
+    /// Resolves every name to these addresses.
+    fn leads_to(addresses: &'static [&'static str]) -> Lookup {
+        Arc::new(move |_| {
+            let found =
+                addresses.iter().map(|address| SocketAddr::new(address.parse().expect("an address"), 0)).collect();
+            Box::pin(async move { Ok(found) })
+        })
+    }
+
+    async fn judged(
+        listed: &[&str],
+        addresses: &'static [&'static str],
+        host: &str,
+        port: u16,
+    ) -> Result<usize, Refusal> {
+        let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
+        let rules = Rules::new(hosts, leads_to(addresses));
+        rules.judge(&parse_host(host).expect("a host"), port).await.map(|found| found.len())
+    }
+
+    #[tokio::test]
+    async fn h108_a_listed_name_leads_to_public_addresses_only() {
+        let list = ["api.example.com", "10.0.0.7:5432", "localhost:9", "db.example.com:5432"];
+        for (host, port, addresses, expected) in [
+            ("api.example.com", 443, &["1.1.1.1", "2606:4700::1111"][..], Ok(2)),
+            ("api.example.com", 22, &["1.1.1.1"], Err(Refusal::Unlisted)),
+            ("evil.example", 443, &["1.1.1.1"], Err(Refusal::Unlisted)),
+            ("api.example.com", 443, &["127.0.0.1"], Err(Refusal::Internal)),
+            ("api.example.com", 443, &["1.1.1.1", "10.0.0.1"], Err(Refusal::Internal)),
+            ("api.example.com", 443, &["169.254.169.254"], Err(Refusal::Internal)),
+            ("api.example.com", 443, &["::ffff:127.0.0.1"], Err(Refusal::Internal)),
+            ("api.example.com", 443, &[], Err(Refusal::Unknown)),
+            // A listed address may be inside, and a listed name may lead to it.
+            ("10.0.0.7", 5432, &[], Ok(1)),
+            ("db.example.com", 5432, &["10.0.0.7"], Ok(1)),
+            ("db.example.com", 5432, &["10.0.0.8"], Err(Refusal::Internal)),
+            ("localhost", 9, &["127.0.0.1", "::1"], Ok(2)),
+            ("localhost", 9, &["10.0.0.1"], Err(Refusal::Internal)),
+            ("localhost", 8808, &["127.0.0.1"], Err(Refusal::Unlisted)),
+            ("127.0.0.1", 9, &[], Err(Refusal::Unlisted)),
+            ("169.254.169.254", 80, &[], Err(Refusal::Unlisted)),
+            ("2852039166", 80, &[], Err(Refusal::Unlisted)),
+        ] {
+            assert_eq!(judged(&list, addresses, host, port).await, expected, "{host}:{port} at {addresses:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The proxy for one connection of a confined server: HTTP (CONNECT and plain requests) and SOCKS5 at one port.
+//!
+//! In: a connection from the sandbox. Out: a tunnel to a host that its entry lists, or a refusal that is counted by the
+//! host's name. What goes through a tunnel is not looked into. `judge.rs` decides, `asked.rs` reads what is asked.
+//! **Invariant:** nothing is connected to that was not judged, by the address that was judged.
+
+mod asked;
+mod judge;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::asked::{Asked, Misread};
+use self::judge::{Refusal, Rules};
+use crate::config::SandboxHost;
+use crate::counts::ServerCounts;
+use crate::dial::{Lookup, explain};
+
+/// How long a client may take to say what it wants.
+const SAYS: Duration = Duration::from_secs(10);
+/// How long a host may take to be connected to.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest head of a request, in bytes.
+const HEAD: usize = 16 * 1024;
+/// The first byte of SOCKS5.
+const SOCKS: u8 = 5;
+
+/// The proxy of one server.
+pub(super) struct Proxy {
+    server: Arc<str>,
+    rules: Rules,
+    counts: Arc<ServerCounts>,
+}
+
+/// How a client is answered.
+#[derive(Clone, Copy)]
+enum Tongue {
+    Http,
+    Socks,
+}
+
+impl Proxy {
+    pub(super) fn new(server: Arc<str>, hosts: Vec<SandboxHost>, counts: Arc<ServerCounts>, lookup: Lookup) -> Self {
+        Self { server, rules: Rules::new(hosts, lookup), counts }
+    }
+
+    /// Serves one connection until either end closes it.
+    ///
+    /// # Cancel safety
+    /// A dropped future closes the connection.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, mut client: S) -> io::Result<()> {
+        let first = timeout(SAYS, client.read_u8()).await??;
+        let tongue = if first == SOCKS { Tongue::Socks } else { Tongue::Http };
+        let asked = match tongue {
+            Tongue::Socks => timeout(SAYS, socks(&mut client)).await??.map(|asked| (asked, Vec::new())),
+            Tongue::Http => timeout(SAYS, http(&mut client, first)).await??,
+        };
+        let (asked, rest) = match asked {
+            Ok(asked) => asked,
+            Err(misread) => return refuse(&mut client, tongue, Status::Misread, &misread.to_string()).await,
+        };
+        let addresses = match self.rules.judge(&asked.host, asked.port).await {
+            Ok(addresses) => addresses,
+            Err(refusal) => return self.refused(&mut client, tongue, &asked, &refusal).await,
+        };
+        let mut host = match timeout(CONNECT, connect(&addresses)).await.unwrap_or_else(|_| Err(slow())) {
+            Ok(host) => host,
+            Err(error) => return refuse(&mut client, tongue, Status::Unreachable, &explain(&error)).await,
+        };
+        match &asked.head {
+            Some(head) => host.write_all(head).await?,
+            None => client.write_all(accepted(tongue)).await?,
+        }
+        host.write_all(&rest).await?;
+        copy_bidirectional(&mut client, &mut host).await.map(|_| ())
+    }
+
+    /// Counts a refusal, tells the first of each name, and answers.
+    async fn refused<S: AsyncWrite + Unpin>(
+        &self,
+        client: &mut S,
+        tongue: Tongue,
+        asked: &Asked,
+        refusal: &Refusal,
+    ) -> io::Result<()> {
+        // The name was read as one of a host, so it has no letters that could pass for words of ours.
+        let name = format!("{}:{}", asked.host, asked.port);
+        if *refusal == Refusal::Unknown {
+            return refuse(client, tongue, Status::Unreachable, &format!("{name}: {refusal}")).await;
+        }
+        if self.counts.refused().count(&name) {
+            tracing::warn!("server `{}`: its sandbox refused {name}: {refusal}", self.server);
+        }
+        refuse(client, tongue, Status::Refused, &format!("the sandbox of this server refused {name}: {refusal}")).await
+    }
+}
+
+fn slow() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
+async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Reads the head of an HTTP request whose first byte is known; returns what came behind it, too.
+async fn http<S: AsyncRead + Unpin>(client: &mut S, first: u8) -> io::Result<Result<(Asked, Vec<u8>), Misread>> {
+    let mut head = vec![first];
+    let end = loop {
+        if let Some(at) = head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if head.len() > HEAD {
+            return Ok(Err(Misread::Form));
+        }
+        if client.read_buf(&mut head).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let rest = head.split_off(end);
+    Ok(asked::http(&head).map(|asked| (asked, rest)))
+}
+
+/// Reads a SOCKS5 request behind its first byte (RFC 1928), and answers its greeting.
+async fn socks<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Result<Result<Asked, Misread>> {
+    let mut methods = vec![0; client.read_u8().await?.into()];
+    client.read_exact(&mut methods).await?;
+    if !methods.contains(&0) {
+        client.write_all(&[SOCKS, 0xff]).await?;
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    client.write_all(&[SOCKS, 0]).await?;
+    let mut head = [0; 4];
+    client.read_exact(&mut head).await?;
+    let [version, command, _, kind] = head;
+    if version != SOCKS || command != 1 {
+        return Ok(Err(Misread::Form));
+    }
+    let length = match kind {
+        1 => 4,
+        3 => client.read_u8().await?.into(),
+        4 => 16,
+        _ => return Ok(Err(Misread::Host)),
+    };
+    let (mut address, mut port) = (vec![0; length], [0; 2]);
+    client.read_exact(&mut address).await?;
+    client.read_exact(&mut port).await?;
+    Ok(asked::socks(kind, &address, port))
+}
+
+/// Why there is no tunnel.
+#[derive(Clone, Copy)]
+enum Status {
+    Misread,
+    Refused,
+    Unreachable,
+}
+
+fn accepted(tongue: Tongue) -> &'static [u8] {
+    match tongue {
+        Tongue::Http => b"HTTP/1.1 200 Connection established\r\n\r\n",
+        Tongue::Socks => &[SOCKS, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+    }
+}
+
+async fn refuse<S: AsyncWrite + Unpin>(client: &mut S, tongue: Tongue, status: Status, why: &str) -> io::Result<()> {
+    match tongue {
+        Tongue::Http => {
+            let status = match status {
+                Status::Misread => "400 Bad Request",
+                Status::Refused => "403 Forbidden",
+                Status::Unreachable => "502 Bad Gateway",
+            };
+            let body = format!("mcp-host: {why}\n");
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n", body.len());
+            client.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).await?;
+        }
+        Tongue::Socks => {
+            let code = match status {
+                Status::Misread => 7,
+                Status::Refused => 2,
+                Status::Unreachable => 4,
+            };
+            client.write_all(&[SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+        }
+    }
+    client.shutdown().await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Connections from the sandbox as bytes, and hosts that are sockets of this machine.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::net::TcpListener;
+
+use super::Proxy;
+use crate::counts::Counts;
+use crate::dial::system;
+
+/// A host that reads until `end`, and answers with what it got.
+async fn host(end: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut got = Vec::new();
+            while !got.ends_with(end) && stream.read_buf(&mut got).await.is_ok_and(|count| count > 0) {}
+            let _ = stream.write_all(&got).await;
+        }
+    });
+    port
+}
+
+/// Returns the answer of a proxy with this list to these bytes, and what it counted.
+async fn said(listed: &[String], bytes: &[u8]) -> (Vec<u8>, Vec<(String, u64)>) {
+    let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
+    let counts = Counts::default().of("a");
+    let proxy = Proxy::new("a".into(), hosts, counts.clone(), system());
+    let (mut client, end): (DuplexStream, DuplexStream) = duplex(64 * 1024);
+    let serving = proxy.serve(end);
+    let asking = async move {
+        client.write_all(bytes).await.expect("it takes them");
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.expect("it answers");
+        got
+    };
+    let (_, got) = tokio::join!(serving, asking);
+    (got, counts.refused().read().into_iter().collect())
+}
+
+#[tokio::test]
+async fn h108_a_listed_host_is_reached_by_all_three_ways() {
+    let port = host(b"end").await;
+    let listed = [format!("127.0.0.1:{port}")];
+    let (got, refused) = said(&listed, format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nthe end").as_bytes()).await;
+    assert_eq!(
+        (String::from_utf8_lossy(&got).as_ref(), refused),
+        ("HTTP/1.1 200 Connection established\r\n\r\nthe end", vec![])
+    );
+    let plain = format!("POST http://127.0.0.1:{port}/x HTTP/1.1\r\nContent-Length: 3\r\n\r\nend");
+    let (got, _) = said(&listed, plain.as_bytes()).await;
+    let expected =
+        format!("POST /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend");
+    assert_eq!(String::from_utf8_lossy(&got), expected);
+    let [high, low] = port.to_be_bytes();
+    let socks = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low][..], b"the end"].concat();
+    let (got, _) = said(&listed, &socks).await;
+    assert_eq!(got, [&[5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"the end"].concat());
+}
+
+#[tokio::test]
+async fn h108_what_is_not_listed_is_refused_and_counted_by_its_name() {
+    let port = host(b"end").await;
+    let listed = ["a.example".to_owned()];
+    let (got, refused) = said(&listed, format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n").as_bytes()).await;
+    let got = String::from_utf8_lossy(&got);
+    assert!(got.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{got}");
+    let words = format!("mcp-host: the sandbox of this server refused 127.0.0.1:{port}: it is not listed\n");
+    assert!(got.ends_with(&words), "{got}");
+    assert_eq!(refused, [(format!("127.0.0.1:{port}"), 1)]);
+    let (got, refused) = said(&listed, b"\x05\x01\x00\x05\x01\x00\x03\x09b.example\x01\xbb").await;
+    assert_eq!((&got[..4], refused), (&[5, 0, 5, 2][..], vec![("b.example:443".to_owned(), 1)]));
+}
+
+#[tokio::test]
+async fn h108_what_is_no_request_is_refused() {
+    for (bytes, answer) in [
+        (&b"hello\r\n\r\n"[..], &b"HTTP/1.1 400 "[..]),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
+        // No way without a password, no listening, and no datagrams.
+        (b"\x05\x01\x02", b"\x05\xff"),
+        (b"\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x01", b"\x05\x00\x05\x07"),
+        (b"\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x01", b"\x05\x00\x05\x07"),
+    ] {
+        let (got, refused) = said(&["a.example".to_owned()], bytes).await;
+        assert!(got.starts_with(answer) && refused.is_empty(), "{bytes:?}: {got:?}");
+    }
+    let endless = [b"GET http://a.example/ HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; 20_000]].concat();
+    let (got, _) = said(&["a.example".to_owned()], &endless).await;
+    assert!(got.starts_with(b"HTTP/1.1 400 "));
+}
+
+#[tokio::test]
+async fn h108_a_host_that_is_away_is_told_as_that() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let listed = [format!("127.0.0.1:{port}")];
+    let (got, refused) = said(&listed, format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n").as_bytes()).await;
+    let got = String::from_utf8_lossy(&got);
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.ends_with("mcp-host: Connection refused\n"), "{got}");
+    assert_eq!(refused, []);
+}
