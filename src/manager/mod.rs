@@ -75,7 +75,7 @@ pub(crate) use claims::Claims;
 pub(crate) use gauges::ServerGauges;
 pub(crate) use lease::{Chosen, Identity, Lists, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
-pub use ledger::{Ledger, ServerTokens};
+pub use ledger::{Ledger, LedgerTexts, ServerTokens, ToolTexts};
 #[cfg(feature = "server")]
 pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;
@@ -222,7 +222,7 @@ impl Server {
             slots,
             tool_slots: ToolSlots::default(),
             pool: Pool::of(&config),
-            uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
+            uris: config.prefix.uris(resources),
             whose: Arc::new(Whose { server: label.clone(), scrubber: scrubber.clone() }),
             label,
             scrubber,
