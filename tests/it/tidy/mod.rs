@@ -44,7 +44,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("trees", 1, &[]),
     ("install", 1, &["keep", "dial", "trees"]),
     ("sandbox", 1, &[]),
-    ("script", 1, &[]),
+    ("script", 1, &["sandbox"]),
     ("transport", 1, &["lineage", "dial", "auth", "trees", "sandbox", "script"]),
     ("policy", 1, &[]),
     ("registry", 1, &["policy"]),
