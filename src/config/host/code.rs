@@ -121,12 +121,12 @@ mod tests {
     fn an_unknown_key_is_refused_with_the_nearest_one() {
         let error = read(r#"{ "code": { "tool": "all", "network": true } }"#).unwrap_err();
         insta::assert_snapshot!(error, @"
-        f.json:2: host.catalog.code.tool: unknown key
         f.json:2: host.catalog.code.network: unknown key
+        f.json:2: host.catalog.code.tool: unknown key
         ");
         let helps: Vec<_> = error.problems().iter().filter_map(|problem| problem.help.clone()).collect();
         let keys = "the keys here are tools, time, cpu, memory, calls, parallel, output, scripts";
-        assert_eq!(helps, ["did you mean `tools`?", keys]);
+        assert_eq!(helps, [keys, "did you mean `tools`?"]);
         let view = r#"{ "mcpServers": {}, "host": { "views": { "v": { "catalog": { "code": { "paralel": 2 } } } } } }"#;
         let error = parse_str(view, Syntax::Json, "f.json", &Vars::default()).unwrap_err();
         insta::assert_snapshot!(error, @"f.json:1: host.views.v.catalog.code.paralel: unknown key");

@@ -47,7 +47,7 @@ const WORDS: [&str; 75] = [
     "reply antworten responder répondre rispondere ответить 回复 返信 답장",
     "watch beobachten überwachen vigilar surveiller monitorar следить 监视 監視 감시",
     "file datei dateien archivo archivos fichero ficheros fichier fichiers arquivo arquivos file файл файлы файла файлов 文件 ファ 파일",
-    "folder ordner verzeichnis carpeta carpetas directorio dossier répertoire pasta cartella папка папку папке каталог 文件夹 目录 フォ 폴더",
+    "folder ordner verzeichnis carpeta carpetas directorio dossier répertoire pasta cartella папка папку папке каталог 目录 フォ 폴더",
     "document dokument documento document документ 文档 文書 문서",
     "text texto texte testo текст 文本 文字 텍스",
     "message nachricht nachrichten mensaje mensajes message mensagem messaggio сообщение сообщения 消息 メッ 메시",
