@@ -14,8 +14,10 @@ use super::lease::Chosen;
 use super::{Manager, lock};
 use crate::config::{ALL_VIEW, CatalogMode, CatalogSettings, HostSettings, Words as _};
 use crate::counts::ServerCounts;
+use crate::registry::Catalog;
+#[cfg(feature = "server")]
+use crate::registry::Entry;
 use crate::registry::tokens::{estimate, of_bytes};
-use crate::registry::{Catalog, Entry};
 
 /// What the tools of a view cost, in tokens. All numbers are estimates.
 ///
@@ -66,6 +68,7 @@ pub struct ServerTokens {
 }
 
 /// A ledger with the texts that it is about, for a program that has a tokenizer.
+#[cfg(feature = "server")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -79,6 +82,7 @@ pub struct LedgerTexts {
 }
 
 /// What the definition of a tool says.
+#[cfg(feature = "server")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -89,6 +93,7 @@ pub struct ToolTexts {
     pub output_schema: String,
 }
 
+#[cfg(feature = "server")]
 impl LedgerTexts {
     /// Returns the ledger as this tokenizer counts it. What results cost stays an estimate, since they are not kept.
     ///
@@ -218,7 +223,7 @@ impl Manager {
     ///
     /// # Errors
     /// Returns the names of the views if there is none of that name.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket asks"))]
+    #[cfg(feature = "server")]
     pub(crate) fn ledger_texts(&self, view: Option<&str>) -> Result<LedgerTexts, Vec<String>> {
         let (ledger, settings) = (self.ledger(view)?, self.settings());
         let all = self.seen_in(&Chosen::named(&ledger.view));

@@ -25,7 +25,7 @@ mod known;
 mod last;
 mod lease;
 mod leases;
-mod ledger;
+pub(crate) mod ledger;
 mod list_key;
 mod listed;
 mod lists;
@@ -75,7 +75,7 @@ pub(crate) use claims::Claims;
 pub(crate) use gauges::ServerGauges;
 pub(crate) use lease::{Chosen, Identity, Lists, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
-pub use ledger::{Ledger, LedgerTexts, ServerTokens, ToolTexts};
+pub use ledger::{Ledger, ServerTokens};
 #[cfg(feature = "server")]
 pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{AskError, Refused, UNKNOWN, no_view, platform, replies};
 use crate::keep;
-use crate::manager::{Ledger, LedgerTexts};
+use crate::manager::Ledger;
+use crate::manager::ledger::LedgerTexts;
 use crate::router::Router;
 
 /// How a request for estimates begins.
