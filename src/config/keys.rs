@@ -7,7 +7,8 @@
 /// the field's name in camel case; after the field name, other clients' names for the key follow, separated by bars. A
 /// reader is a method of `Field`, or `nested` for a nested table.
 ///
-/// Before its `keys`, a struct may have other fields, which are initialized from the arguments after the struct's name.
+/// An unknown key is noted; in a `strict struct` it is refused. Before its `keys`, a struct may have other fields, which are
+/// initialized from the arguments after the struct's name.
 macro_rules! keys {
     (@read nested, $value:expr, $field:ident, $report:ident) => {
         $value.read(&$field, $report)
@@ -27,6 +28,15 @@ macro_rules! keys {
         $(#[$meta:meta])*
         pub struct $name:ident { $($keys:tt)+ }
     ) => {
+        $crate::config::keys::keys! { @read_by $crate::config::fields::Fields::finish, $(#[$meta])* $name { $($keys)+ } }
+    };
+    (
+        $(#[$meta:meta])*
+        pub strict struct $name:ident { $($keys:tt)+ }
+    ) => {
+        $crate::config::keys::keys! { @read_by $crate::config::fields::refuse_rest, $(#[$meta])* $name { $($keys)+ } }
+    };
+    (@read_by $rest:path, $(#[$meta:meta])* $name:ident { $($keys:tt)+ }) => {
         $crate::config::keys::keys! { $(#[$meta])* pub struct $name() {} keys { $($keys)+ } }
 
         impl Default for $name {
@@ -45,7 +55,7 @@ macro_rules! keys {
                 let Some(mut fields) = field.fields(report) else { return };
                 self.fill(&mut fields, report);
                 let keys = Self::keys();
-                fields.finish(&keys.iter().map(String::as_str).collect::<Vec<_>>(), report);
+                $rest(fields, &keys.iter().map(String::as_str).collect::<Vec<_>>(), report);
             }
         }
     };

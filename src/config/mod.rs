@@ -109,6 +109,7 @@ pub use self::units::time;
 pub use self::unusable::Unusable;
 pub use self::validate::Validate;
 pub use self::vars::Vars;
+use crate::exposed::UriMode;
 pub use crate::expression::Expression;
 use crate::name::{self, ServerName};
 
@@ -511,6 +512,26 @@ words! {
         Never = "never",
         /// Only names that another server already has are prefixed.
         Auto = "auto",
+        /// The server is a host itself: its names and URIs stay as they are, and what stands in front of them, the aliases
+        /// of its own servers, belongs to it. A name that another server already has is dropped.
+        Inner = "inner",
+    }
+}
+
+impl Prefix {
+    /// Reports whether a name of the server can carry its alias.
+    pub(crate) fn may_prefix(self) -> bool {
+        matches!(self, Self::Always | Self::Auto)
+    }
+
+    /// Reports whether a name of the server can stand alone.
+    pub(crate) fn may_stay(self) -> bool {
+        self != Self::Always
+    }
+
+    /// Returns how the URIs of the server are exposed, where the host says this of all servers.
+    pub(crate) fn uris(self, of_host: UriMode) -> UriMode {
+        if self.may_prefix() { of_host } else { UriMode::Passthrough }
     }
 }
 

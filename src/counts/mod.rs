@@ -8,6 +8,7 @@
 
 mod histogram;
 mod refused;
+mod results;
 mod tally;
 mod tools;
 
@@ -21,6 +22,8 @@ use tokio::time::Instant;
 
 pub(crate) use self::histogram::{Buckets, DURATIONS, Histogram, OVERHEADS};
 pub(crate) use self::refused::Refused;
+use self::results::Given;
+pub(crate) use self::results::Reader;
 pub(crate) use self::tally::{Awaited, Over, Tally, Waits};
 use self::tools::Tools;
 pub(crate) use self::tools::{ToolCounts, ToolGlobs};
@@ -269,6 +272,8 @@ pub(crate) struct ServerCounts {
     #[cfg(feature = "otel")]
     sessions: Histogram<{ DURATIONS.len() }>,
     cells: Cells<{ Count::ALL.len() }>,
+    /// The results of its tools.
+    given: Given,
     tools: Tools,
     /// Hosts that its sandbox refused.
     refused: Refused,
@@ -284,6 +289,7 @@ impl Default for ServerCounts {
             #[cfg(feature = "otel")]
             sessions: Histogram::new(&DURATIONS),
             cells: Cells::default(),
+            given: Given::default(),
             tools: Tools::default(),
             refused: Refused::default(),
         }
@@ -327,6 +333,18 @@ impl ServerCounts {
 
     pub(crate) fn read(&self, count: Count) -> u64 {
         self.cells.read(count as usize)
+    }
+
+    /// Returns how many bytes of results clients with this view got. `is_default` says whether clients that have chosen none
+    /// have it.
+    pub(crate) fn results_in(&self, view: &str, is_default: bool) -> u64 {
+        self.given.of(view, is_default)
+    }
+
+    /// Returns how many bytes of results all clients got.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the metrics ask"))]
+    pub(crate) fn results(&self) -> u64 {
+        self.given.all()
     }
 
     /// Returns how many requests of these methods ended so.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::histogram::nanos;
-use super::{Count, Counts, Group, ServerCounts, ToolCounts};
+use super::{Count, Counts, Group, Reader, ServerCounts, ToolCounts};
 use crate::answered::{End, Kind};
 use crate::protocol::Method;
 
@@ -21,6 +21,7 @@ pub(crate) struct Tally {
     begun: OnceLock<Begun>,
     server: OnceLock<Arc<ServerCounts>>,
     tool: OnceLock<Arc<ToolCounts>>,
+    reader: OnceLock<Reader>,
     /// For how long it waited for others, in nanoseconds: of [`Awaited`], each.
     away: [AtomicU64; 3],
     is_over: AtomicBool,
@@ -108,6 +109,11 @@ impl Tally {
         }
     }
 
+    /// Notes who gets its result, unless it is a client that has chosen no view.
+    pub(crate) fn is_for(&self, reader: Reader) {
+        let _ = self.reader.set(reader);
+    }
+
     /// Notes that the request waited for that.
     pub(crate) fn was_away(&self, awaited: Awaited, time: Duration) {
         self.away[awaited as usize].fetch_add(nanos(time), Ordering::Relaxed);
@@ -140,6 +146,9 @@ impl Tally {
         server.durations[group as usize].add(took);
         server.add(Count::RequestBytes, begun.bytes_in);
         server.add(Count::ResponseBytes, over.bytes_out);
+        if group == Group::ToolsCall && matches!(over.end, End::Ok | End::ToolError) {
+            server.given.add(self.reader.get(), over.bytes_out);
+        }
         if let Some(kind) = over.kind {
             server.failures[kind as usize].fetch_add(1, Ordering::Relaxed);
         }

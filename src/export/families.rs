@@ -13,7 +13,7 @@ use crate::answered::{End, Kind};
 use crate::counts::{Buckets, Count, Door, Group, HostCount};
 use crate::manager::{Ledger, ServerGauges};
 use crate::policy::DEFAULT;
-use crate::registry::tokens::estimate;
+use crate::registry::tokens::{estimate, of_bytes};
 use crate::upstream::StateName;
 
 /// One metric with all its series.
@@ -132,6 +132,9 @@ pub(super) const FAMILIES: &[Family] = &[
         counted(facts, out, Count::RequestBytes)
     }),
     family("response_bytes", C, "Bytes of results and errors.", |facts, out| counted(facts, out, Count::ResponseBytes)),
+    family("result_tokens", C, "Tokens of the results of tools that clients got, as estimated.", |facts, out| {
+        each(facts, out, |server| Some(of_bytes(server.counts.results()) as u64))
+    }),
     family("stderr_lines", C, "Lines that the server wrote to standard error.", |facts, out| {
         counted(facts, out, Count::StderrLines)
     }),

@@ -145,6 +145,7 @@ fn the_names_and_labels_are_stable() {
     counter mcp_host_repeats_total server
     counter mcp_host_request_bytes_total server
     counter mcp_host_response_bytes_total server
+    counter mcp_host_result_tokens_total server
     counter mcp_host_server_losses_total reason server
     gauge mcp_host_server_ready_seconds server
     counter mcp_host_server_starts_total server

@@ -4,7 +4,7 @@
 //! which declares every capability that its server does not use. It declares too much rather than too little: a server
 //! skips a confirmation it cannot ask for, while a needless capability costs one refused question.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::asked::Asked;
 use super::claims::Claims;
@@ -139,6 +139,16 @@ impl Chosen {
     /// Returns the view with this name.
     pub(crate) fn named(name: &str) -> Self {
         if name == ALL_VIEW { Self::All } else { Self::Named(name.into()) }
+    }
+
+    /// Returns the name of the view; `None` if the client has chosen none.
+    pub(crate) fn chosen(&self) -> Option<Arc<str>> {
+        static ALL: LazyLock<Arc<str>> = LazyLock::new(|| ALL_VIEW.into());
+        match self {
+            Self::All => Some(ALL.clone()),
+            Self::Named(name) => Some(name.clone()),
+            Self::Default => None,
+        }
     }
 
     /// Returns the name of the view under these settings.

@@ -13,8 +13,11 @@ use super::budget::is_over;
 use super::lease::Chosen;
 use super::{Manager, lock};
 use crate::config::{ALL_VIEW, CatalogMode, CatalogSettings, HostSettings, Words as _};
+use crate::counts::ServerCounts;
 use crate::registry::Catalog;
-use crate::registry::tokens::estimate;
+#[cfg(feature = "server")]
+use crate::registry::Entry;
+use crate::registry::tokens::{estimate, of_bytes};
 
 /// What the tools of a view cost, in tokens. All numbers are estimates.
 ///
@@ -41,6 +44,8 @@ pub struct Ledger {
     pub tokens: usize,
     /// What a full list may cost (`catalog.budget`).
     pub budget: usize,
+    /// What the results cost that its clients got since the host started, those of the host's own tools included.
+    pub results: usize,
     /// The servers that have tools, in config order.
     pub servers: Vec<ServerTokens>,
 }
@@ -58,6 +63,56 @@ pub struct ServerTokens {
     pub definitions: usize,
     /// Their output schemas. Many clients do not pass them to the model.
     pub output_schemas: usize,
+    /// The results of its tools that clients of the view got since the host started.
+    pub results: usize,
+}
+
+/// A ledger with the texts that it is about, for a program that has a tokenizer.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct LedgerTexts {
+    /// The ledger, as estimated.
+    pub ledger: Ledger,
+    /// The definitions of the list that a client of no known limit gets.
+    pub listed: Vec<String>,
+    /// The tools of each server, in the order of the ledger.
+    pub servers: Vec<Vec<ToolTexts>>,
+}
+
+/// What the definition of a tool says.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct ToolTexts {
+    /// All of it.
+    pub definition: String,
+    /// Its output schema; empty if it has none.
+    pub output_schema: String,
+}
+
+#[cfg(feature = "server")]
+impl LedgerTexts {
+    /// Returns the ledger as this tokenizer counts it. What results cost stays an estimate, since they are not kept.
+    ///
+    /// ```
+    /// let texts = mcp_host::admin::LedgerTexts::default();
+    /// assert_eq!(texts.counted(|text| text.split(' ').count()).tokens, 0);
+    /// ```
+    #[must_use]
+    pub fn counted(self, count: impl Fn(&str) -> usize) -> Ledger {
+        let mut ledger = self.ledger;
+        ledger.tokens = self.listed.iter().map(|text| count(text)).sum();
+        for (server, tools) in ledger.servers.iter_mut().zip(&self.servers) {
+            let output = tools.iter().filter(|tool| !tool.output_schema.is_empty());
+            server.output_schemas = output.map(|tool| count(&tool.output_schema)).sum();
+            let all: usize = tools.iter().map(|tool| count(&tool.definition)).sum();
+            server.definitions = all.saturating_sub(server.output_schemas);
+        }
+        ledger
+    }
 }
 
 /// What is remembered of what lists cost.
@@ -133,31 +188,73 @@ impl Manager {
         let name = chosen.name(&settings).to_owned();
         let all = self.seen_in(&chosen);
         let catalog = settings.catalog_of(&name);
-        let (listed, reads_on) = (self.listed_state(), settings.results.limit > 0);
+        let (listed, reads_on) = (self.listed_state(), settings.results_of(&name).limit > 0);
         let is_it = |counted: &&Counted| {
             std::ptr::eq(counted.of.as_ptr(), Arc::as_ptr(&all))
                 && counted.settings == *catalog
                 && counted.reads_on == reads_on
         };
         if let Some(counted) = lock(&listed.weighed.ledgers).get(&name).filter(is_it) {
-            return Ok(counted.ledger.clone());
+            return Ok(self.with_results(&settings, counted.ledger.clone()));
         }
         let ledger = self.counted(&settings, name.clone(), &all);
-        let (of, settings) = (Arc::downgrade(&all), catalog.clone());
-        let counted = Counted { of, settings, reads_on, ledger: ledger.clone() };
+        let counted = Counted { of: Arc::downgrade(&all), settings: catalog.clone(), reads_on, ledger: ledger.clone() };
         lock(&listed.weighed.ledgers).insert(name, counted);
-        Ok(ledger)
+        Ok(self.with_results(&settings, ledger))
     }
 
-    fn counted(&self, settings: &HostSettings, name: String, all: &Arc<Catalog>) -> Ledger {
-        let catalog = settings.catalog_of(&name);
+    /// Adds what results have cost so far. These change with every call, so they are read anew each time.
+    fn with_results(&self, settings: &HostSettings, mut ledger: Ledger) -> Ledger {
+        let is_default = settings.default_view == ledger.view;
+        let of = |counts: &ServerCounts| counts.results_in(&ledger.view, is_default);
+        let mut all = of(self.record().counts().none());
+        let servers = self.servers();
+        let given: HashMap<&str, u64> =
+            servers.iter().map(|server| (server.config.alias.as_str(), of(server.counts()))).collect();
+        all += given.values().sum::<u64>();
+        for server in &mut ledger.servers {
+            server.results = of_bytes(given.get(&*server.server).copied().unwrap_or_default());
+        }
+        ledger.results = of_bytes(all);
+        ledger
+    }
+
+    /// Returns what the tools of a view cost, with the texts of their definitions.
+    ///
+    /// # Errors
+    /// Returns the names of the views if there is none of that name.
+    #[cfg(feature = "server")]
+    pub(crate) fn ledger_texts(&self, view: Option<&str>) -> Result<LedgerTexts, Vec<String>> {
+        let (ledger, settings) = (self.ledger(view)?, self.settings());
+        let all = self.seen_in(&Chosen::named(&ledger.view));
+        let texts = |entry: &Entry| ToolTexts {
+            definition: entry.source_text().to_owned(),
+            output_schema: entry.source_member("outputSchema").map_or_else(String::new, |raw| raw.as_str().to_owned()),
+        };
+        let of = |server: &ServerTokens| {
+            let its = all.tools().iter().filter(|entry| entry.server().as_str() == server.server);
+            its.map(texts).collect()
+        };
+        let servers = ledger.servers.iter().map(of).collect();
+        let shown = self.list_of(&settings, &ledger.view, &all);
+        let listed = shown.tools().iter().map(|entry| entry.source_text().to_owned()).collect();
+        Ok(LedgerTexts { ledger, listed, servers })
+    }
+
+    /// Returns the list of a view that a client of no known limit gets.
+    fn list_of(&self, settings: &HostSettings, view: &str, all: &Arc<Catalog>) -> Arc<Catalog> {
+        let catalog = settings.catalog_of(view);
         let searches = match catalog.mode {
             CatalogMode::Full => false,
             CatalogMode::Search | CatalogMode::Code => true,
             CatalogMode::Auto => is_over(catalog, all, 100),
         };
-        let listed = self.form(settings, &name, searches).map(|form| self.relisted(settings, &name, form, all));
-        let shown = listed.as_ref().unwrap_or(all);
+        let form = self.form(settings, view, searches);
+        form.map_or_else(|| all.clone(), |form| self.relisted(settings, view, form, all))
+    }
+
+    fn counted(&self, settings: &HostSettings, name: String, all: &Arc<Catalog>) -> Ledger {
+        let (catalog, shown) = (settings.catalog_of(&name), self.list_of(settings, &name, all));
         Ledger {
             view: name,
             mode: catalog.mode.word().to_owned(),
@@ -165,6 +262,7 @@ impl Manager {
             listed: shown.tools().len(),
             tokens: shown.tools().iter().map(|entry| estimate(entry.source_text())).sum(),
             budget: catalog.budget,
+            results: 0,
             servers: servers(all),
         }
     }

@@ -25,7 +25,7 @@ mod known;
 mod last;
 mod lease;
 mod leases;
-mod ledger;
+pub(crate) mod ledger;
 mod list_key;
 mod listed;
 mod lists;
@@ -222,7 +222,7 @@ impl Server {
             slots,
             tool_slots: ToolSlots::default(),
             pool: Pool::of(&config),
-            uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
+            uris: config.prefix.uris(resources),
             whose: Arc::new(Whose { server: label.clone(), scrubber: scrubber.clone() }),
             label,
             scrubber,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::sight::Scope;
 use super::status::last_words;
 use super::{Manager, Server};
-use crate::config::{ALL_VIEW, Prefix, Start};
+use crate::config::{ALL_VIEW, Start};
 use crate::nearest::nearest;
 use crate::registry::{Catalog, Kind, Resolution};
 use crate::upstream::StateName;
@@ -117,7 +117,7 @@ impl Manager {
         let is_mute = |server: &&Arc<Server>| {
             let may_have = match bearer {
                 Some(bearer) => server.config.alias == *bearer,
-                None => server.config.prefix != Prefix::Always,
+                None => server.config.prefix.may_stay(),
             };
             may_have && scope.holds(server) && Self::offer_of_any(server).is_none()
         };

@@ -5,6 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::entry::Entry;
+use super::heads::uri_head;
 use super::lens::Lens;
 use super::listing::{Listing, read_cursor};
 use super::part::Part;
@@ -259,6 +260,10 @@ impl Catalog {
         {
             return Resolution::Found(part.target(stripped.into()));
         }
+        // A server behind a host: its URIs are known there as they are here.
+        if let Some(host) = uri_head(uri).and_then(|alias| self.servers.reserved_by(alias)) {
+            return Resolution::Found(host.target(uri.into()));
+        }
         if let Some(resolution) = raw() {
             return resolution;
         }
@@ -303,7 +308,8 @@ impl Catalog {
         }
         // MCP Apps pages call tools by raw name; such a name must never lead to another server.
         let (bearer, owner) = (self.bearer(name), self.owners.of(kind, name));
-        let is_free = |alias: &ServerName| [bearer, owner].into_iter().flatten().all(|other| other == alias);
+        let host = self.servers.reserver(name).map(|host| &host.from.alias).filter(|_| owner.is_none());
+        let is_free = |alias: &ServerName| [bearer, owner, host].into_iter().flatten().all(|other| other == alias);
         if let Some(resolution) = self.held(kind, name, |entry| is_free(entry.server())) {
             return resolution;
         }

@@ -24,6 +24,7 @@ mod fit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod header;
+mod heads;
 pub(crate) mod hints;
 mod lens;
 mod listing;

@@ -1,16 +1,17 @@
 //! One server's part of all catalogs: made once for each of its offers, kept, and shared by the catalogs.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::contribution::Contribution;
 use super::entry::Origin;
+use super::heads::{heads, is_alias, uri_head};
 use super::offer::{Definition, List};
 use super::piece::Piece;
 use super::{Kind, Offer};
 use crate::config::Prefix;
-use crate::exposed::{Naming, UriMode, exposed_name, exposed_uri, is_set_apart};
+use crate::exposed::{Naming, exposed_name, exposed_uri, is_set_apart};
 use crate::lock::lock;
 
 /// One server's part of all catalogs.
@@ -21,6 +22,8 @@ pub(crate) struct Part {
     pub(super) naming: Arc<Naming>,
     /// Whether all its tools and prompts carry its alias, and no name of another server can.
     is_apart: bool,
+    /// The aliases of the servers behind it, if it is a host.
+    reserved: OnceLock<HashSet<Box<str>>>,
     sheets: [Sheet; 4],
 }
 
@@ -38,9 +41,10 @@ pub(super) struct Sheet {
 impl Part {
     pub(crate) fn new(from: Contribution, naming: &Arc<Naming>) -> Self {
         let prefix = from.settings.prefix;
-        let mode = if prefix == Prefix::Never { UriMode::Passthrough } else { naming.resources };
+        let mode = prefix.uris(naming.resources);
         Self {
             origin: Arc::new(Origin { server: from.server, alias: from.alias.clone(), mode }),
+            reserved: OnceLock::new(),
             is_apart: prefix == Prefix::Always && is_set_apart(&from.alias, naming),
             naming: Arc::clone(naming),
             sheets: Default::default(),
@@ -66,6 +70,24 @@ impl Part {
     /// Reports whether no other server can have a name that this one shows in a list.
     pub(super) fn is_apart(&self, kind: Kind) -> bool {
         self.is_apart && kind.has_names()
+    }
+
+    /// Returns what stands in front of the names and URIs of a server that is a host (`prefix: inner`): the aliases of its own
+    /// servers. Other servers have none.
+    pub(super) fn reserved(&self) -> &HashSet<Box<str>> {
+        self.reserved.get_or_init(|| {
+            if self.from.settings.prefix != Prefix::Inner {
+                return HashSet::new();
+            }
+            let named = Kind::ALL.into_iter().flat_map(|kind| {
+                let definitions = self.list(kind).definitions.iter();
+                definitions.filter_map(move |definition| match kind.has_names() {
+                    true => heads(&definition.name, &self.naming).next(),
+                    false => uri_head(&definition.name),
+                })
+            });
+            named.filter(|head| is_alias(head)).map(Into::into).collect()
+        })
     }
 
     pub(super) fn list(&self, kind: Kind) -> &Arc<List> {

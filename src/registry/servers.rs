@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::heads::heads;
 use super::part::Part;
 use crate::exposed::Naming;
-use crate::name::{ALIAS, ServerName};
+use crate::name::ServerName;
 
 /// The servers of one catalog.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Servers {
     parts: Vec<Arc<Part>>,
     /// Positions in `parts`.
     aliases: HashMap<ServerName, usize>,
+    /// Aliases behind servers that are hosts: the positions of these. Of two hosts, the first has it.
+    reserved: HashMap<Box<str>, usize>,
     naming: Arc<Naming>,
 }
 
@@ -20,7 +23,13 @@ impl Servers {
     pub(super) fn new(parts: &[Arc<Part>], naming: &Arc<Naming>) -> Self {
         let by_alias = |(position, part): (usize, &Arc<Part>)| (part.from.alias.clone(), position);
         let aliases = parts.iter().enumerate().map(by_alias).collect();
-        Self { parts: parts.to_vec(), aliases, naming: Arc::clone(naming) }
+        let mut reserved = HashMap::new();
+        for (position, part) in parts.iter().enumerate() {
+            for alias in part.reserved() {
+                reserved.entry(alias.clone()).or_insert(position);
+            }
+        }
+        Self { parts: parts.to_vec(), aliases, reserved, naming: Arc::clone(naming) }
     }
 
     /// Returns all servers, in config order.
@@ -48,26 +57,20 @@ impl Servers {
         heads(name, &self.naming).find_map(|head| self.position(head))
     }
 
+    /// Returns the server that is a host, and behind which is the server whose alias a name starts with.
+    pub(super) fn reserver(&self, name: &str) -> Option<&Arc<Part>> {
+        if self.reserved.is_empty() {
+            return None;
+        }
+        heads(name, &self.naming).find_map(|head| self.reserved_by(head))
+    }
+
+    /// Returns the server that is a host, and behind which is the server with this alias.
+    pub(super) fn reserved_by(&self, alias: &str) -> Option<&Arc<Part>> {
+        self.parts.get(*self.reserved.get(alias)?)
+    }
+
     fn bearing(&self, name: &str) -> Option<&Arc<Part>> {
         self.parts.get(self.bearing_at(name)?)
     }
-}
-
-/// Returns what stands in front of the separators in a name, as far as it may be an alias.
-pub(super) fn heads<'a>(name: &'a str, naming: &Naming) -> impl Iterator<Item = &'a str> {
-    let (bytes, separator) = (name.as_bytes(), naming.separator.as_bytes());
-    let mut from = 0;
-    // Each call looks for one. Preparing a search, as `str::match_indices` does, would cost more than the search.
-    let mut next = move || {
-        loop {
-            let at = from + memchr::memchr(*separator.first()?, bytes.get(from..)?)?;
-            let is_separator = bytes[at..].starts_with(separator);
-            from = at + if is_separator { separator.len() } else { 1 };
-            if is_separator {
-                return name.get(..at);
-            }
-        }
-    };
-    // A name may be megabytes of separators.
-    std::iter::from_fn(move || next().filter(|head| head.len() <= ALIAS))
 }

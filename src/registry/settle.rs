@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use super::circle::{closes, head};
 use super::entry::{Entry, Named};
+use super::heads::{heads, is_alias, uri_head};
 use super::listing::Listing;
 use super::offer::Definition;
 use super::part::Part;
 use super::piece::{Piece, Settled};
-use super::servers::{Servers, heads};
+use super::servers::Servers;
 use super::{Kind, Owners, quoted};
 use crate::config::Prefix;
 use crate::exposed::{bare_name, exposed_name, exposed_uri, one_copy};
-use crate::name::{ALIAS, ServerName};
+use crate::name::ServerName;
 
 /// Why a definition that came through us is not shown.
 const CIRCLE: &str = "it comes from this host";
@@ -43,7 +44,11 @@ pub(super) fn settle(part: &Part, kind: Kind, around: Option<Around<'_>>) -> Set
 
 /// Reports whether a server shows here exactly what it shows alone.
 pub(super) fn is_as_alone(part: &Part, kind: Kind, alone: &Piece, around: Around<'_>) -> bool {
-    if alone.heads.iter().any(|head| around.servers.position(head).is_some()) {
+    let is_of_another = |head: &str| {
+        let reserver = around.servers.reserved_by(head);
+        around.servers.position(head).is_some() || reserver.is_some_and(|other| other.server() != part.server())
+    };
+    if alone.heads.iter().any(|head| is_of_another(head)) {
         return false;
     }
     let is_its = |entry: &Entry| {
@@ -93,17 +98,22 @@ impl Settling<'_> {
         let (part, kind) = (self.part, self.kind);
         let (from, naming) = (&part.from, &part.naming);
         let rest = if kind == Kind::Tools { from.settings.renamed(raw) } else { raw };
-        if from.settings.prefix != Prefix::Always {
+        if from.settings.prefix.may_stay() {
             let bare = one_copy(&bare_name(&from.alias, rest, naming), raw);
             self.note_heads(&bare);
-            // A name that starts with a server's alias is that server's, whether or not it has such a tool.
+            // A name that starts with a server's alias is that server's, whether or not it has such a tool. One that starts with
+            // an alias behind a host is that host's, unless it was shown before.
             let bearer = self.around.and_then(|Around { servers, owners, .. }| {
-                servers.bearer(&bare).or_else(|| owners.of(kind, &bare)).filter(|owner| **owner != from.alias)
+                let of_host = || servers.reserver(&bare).map(|host| &host.from.alias);
+                let owner = servers.bearer(&bare).or_else(|| owners.of(kind, &bare)).or_else(of_host);
+                owner.filter(|owner| **owner != from.alias)
             });
-            match (bearer.or_else(|| Some(self.holder(&bare)?.0)), from.settings.prefix) {
-                (None, _) => return Ok((bare, true)),
-                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} belongs to {owner}")),
-                (Some(_), _) => {}
+            match bearer.or_else(|| Some(self.holder(&bare)?.0)) {
+                None => return Ok((bare, true)),
+                Some(owner) if !from.settings.prefix.may_prefix() => {
+                    return Err(format!("the name {bare} belongs to {owner}"));
+                }
+                Some(_) => {}
             }
         }
         let full: Arc<str> = exposed_name(&from.alias, rest, naming).into();
@@ -118,6 +128,15 @@ impl Settling<'_> {
             Cow::Borrowed(_) => Arc::clone(raw),
             Cow::Owned(exposed) => exposed.into(),
         };
+        // What a host lists stands alone, so that it can carry the alias of another server.
+        let other =
+            |head: &str| self.around?.servers.by_alias(head).filter(|other| other.from.alias != self.part.from.alias);
+        if self.part.from.settings.prefix == Prefix::Inner
+            && let Some(other) = uri_head(raw).and_then(other)
+        {
+            let owner = &other.from.alias;
+            return Err(format!("{} {} left out: it belongs to {owner}", self.kind.word(), quoted(raw)));
+        }
         match self.holder(&exposed) {
             Some((owner, _)) => {
                 Err(format!("{} {} left out: {owner} lists it, too", self.kind.word(), quoted(&exposed)))
@@ -146,16 +165,15 @@ impl Settling<'_> {
         if self.around.is_some() {
             return;
         }
-        let mut note = |head: &str| {
-            let is_alias = head.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-            if is_alias && head.len() <= ALIAS && !self.settled.heads.contains(head) {
+        let note = |head: &str| {
+            if is_alias(head) && !self.settled.heads.contains(head) {
                 self.settled.heads.insert(head.into());
             }
         };
         if self.kind.has_names() {
             heads(name, &self.part.naming).for_each(note);
-        } else if let Some(head) = head(name) {
-            note(head);
+        } else {
+            head(name).into_iter().chain(uri_head(name)).for_each(note);
         }
     }
 }

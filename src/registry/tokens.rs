@@ -21,6 +21,12 @@ pub(crate) fn estimate(text: &str) -> usize {
     (ascii as f64 / 4.25 + wide as f64 * 0.75 + other as f64 * 0.6).ceil() as usize
 }
 
+/// Returns about how many tokens a text of so many bytes has. A character that is not ASCII has as many tokens more than one of
+/// ASCII as it has bytes more, roughly.
+pub(crate) fn of_bytes(bytes: u64) -> usize {
+    usize::try_from(bytes.saturating_mul(4).div_ceil(17)).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +35,6 @@ mod tests {
     fn each_script_counts_in_its_own_way() {
         assert_eq!((estimate(""), estimate(&"a".repeat(425)), estimate("文件搜索"), estimate("éé")), (0, 100, 3, 2));
         assert_eq!(estimate("a                                b"), 1, "a run of spaces is one token");
+        assert_eq!([0, 1, 425, "文件搜索".len() as u64, u64::MAX].map(of_bytes)[..4], [0, 1, 100, 3]);
     }
 }

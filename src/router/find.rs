@@ -13,7 +13,6 @@ use super::reach::Connector;
 use super::route::{Astray, Map, OwnTool, Route, Routed, Wanted, What};
 use super::search::FindTools;
 use crate::answered::NoResult;
-use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::{Lists, Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
@@ -128,7 +127,7 @@ impl Routes {
     }
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
-        if what == What::Resource && oversized::is_result(name) && self.manager.settings().results.is_on() {
+        if what == What::Resource && oversized::is_result(name) && oversized::settings(&self.manager, client).is_on() {
             return Ok(Route::Own(oversized::own(true).clone()));
         }
         let servers = self.manager.callable_by(&client.who);
@@ -144,7 +143,7 @@ impl Routes {
         if let Some(own) = self.own.get() {
             return own;
         }
-        if name == READ_RESULT && self.manager.settings().results.limit > 0 {
+        if name == READ_RESULT && oversized::settings(&self.manager, client).limit > 0 {
             let is_ours = self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, name).is_none();
             return if is_ours { std::slice::from_ref(oversized::own(false)) } else { &[] };
         }
@@ -173,7 +172,7 @@ impl Routes {
         let silent = self.manager.having_more(&who);
         let settings = self.manager.settings();
         let is_its = |server: &&Arc<Server>| {
-            server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)
+            server.config.prefix.may_prefix() && carries(&server.config.alias, name, &settings.naming)
         };
         if let Some(server) = silent.iter().find(is_its) {
             let failure = self.connector.connect(client, server, None).await.err()?;
@@ -181,7 +180,7 @@ impl Routes {
         }
         // A name without an alias is no reason to connect to servers whose lists are known already.
         let silent = self.manager.never_listed(&who);
-        let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
+        let bare = silent.iter().filter(|server| server.config.prefix.may_stay());
         let wait = self.manager.startup_wait();
         let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
         // The caller sees from their lists whether they came.

@@ -14,6 +14,7 @@ use super::clients::Clients;
 use super::finish::Finish;
 use super::presence::Via;
 use crate::answered::{Answered, Failed};
+use crate::counts::Reader;
 use crate::manager::{Manager, Server};
 use crate::observe::{Begun, Noted, Observed, Observer, Subject, is_call};
 use crate::protocol::{Outcome, Request};
@@ -63,6 +64,11 @@ fn begin_with<'a>(
     let params = request.params.as_ref();
     let (tally, bytes) = (leg.tally(), params.map_or(0, |params| params.as_bytes().len()));
     tally.begin(&request.method, is_call(&request.method), bytes, now);
+    if leg.script().is_some() {
+        tally.is_for(Reader::Script);
+    } else if let Some(view) = client.who.view.name.chosen() {
+        tally.is_for(Reader::View(view));
+    }
     let noted = || {
         let (client, door) = who(client, leg);
         Noted { method: request.method.clone(), client, door, via }

@@ -17,6 +17,7 @@ use super::search;
 use super::through::Through;
 use super::{Mailbox, Router};
 use crate::answered::{Answered, NoResult};
+use crate::config::Results;
 use crate::keep;
 use crate::manager::{Chosen, Manager, Principal};
 use crate::oversized::{self, Held, Lost, Part, SCHEME, Tell, cut, matching, pointed};
@@ -45,7 +46,7 @@ impl After {
         }
         // Another host cuts results as its own config says; a command of ours shows the whole.
         let is_ours = || client.named().0 == Some(env!("CARGO_PKG_NAME"));
-        let cuts = manager.settings().results.is_on() && !is_ours();
+        let cuts = settings(manager, client).is_on() && !is_ours();
         let params = routed.request.params.as_ref().filter(|_| cuts);
         Self { through: routed.through.clone(), tool: params.and_then(|params| params.text("name")).map(Into::into) }
     }
@@ -71,18 +72,17 @@ impl After {
 /// Cuts a result if it is too large.
 async fn cut_for(router: &Router, client: &Client, tool: &str, result: Raw) -> Raw {
     let Router(inner) = router;
-    let settings = inner.manager.settings();
+    let results = settings(&inner.manager, client);
     let view = client.view(&inner.manager);
     // What the host's own tools say is never cut.
     if view.callable.entry(Kind::Tools, tool).is_none() && tool == READ_RESULT {
         return result;
     }
     let definition = view.callable.entry(Kind::Tools, tool).map(|entry| entry.source_json().clone());
-    let whole = result.clone();
-    let cutting = move || cut(&whole, definition.as_ref(), &settings.results);
+    let (whole, limits) = (result.clone(), results.clone());
+    let cutting = move || cut(&whole, definition.as_ref(), &limits);
     let cut = if result.as_bytes().len() > LARGE { keep::done(cutting).await } else { cutting() };
     let Some(mut cut) = cut else { return result };
-    let results = inner.manager.settings().results.clone();
     let owner = owner(client);
     let mut put = |held: Held| inner.oversized.put(owner.clone(), held, results.keep, results.store);
     let ids: Option<Vec<String>> = cut.take_media().into_iter().map(&mut put).collect();
@@ -93,6 +93,12 @@ async fn cut_for(router: &Router, client: &Client, tool: &str, result: Raw) -> R
     let takes_links = client.revision() >= ProtocolVersion::V2025_06_18;
     let tell = Tell { tool: READ_RESULT, keep: results.keep, takes_links };
     cut.answer(&result, text.flatten().as_deref(), &ids, &tell)
+}
+
+/// Returns how much of a result a client gets at once.
+pub(super) fn settings(manager: &Manager, client: &Client) -> Results {
+    let settings = manager.settings();
+    settings.results_of(client.who.view.name.name(&settings)).clone()
 }
 
 /// Drops what is kept once its time is over, so that it takes no memory while nobody calls.
@@ -208,7 +214,7 @@ impl Wish {
     /// Returns a page of what is wished.
     async fn of(self, router: &Router, client: &Client) -> Result<String, String> {
         let Router(inner) = router;
-        let results = &inner.manager.settings().results;
+        let results = settings(&inner.manager, client);
         let held = inner.oversized.get(&owner(client), &self.id);
         let held = held.map_err(|lost| gone(&self.id, lost, results.keep))?;
         let limit = results.limit;
@@ -282,7 +288,7 @@ impl OwnTool for ReadKept {
                 let error = ErrorObject::invalid_params(format!("resource {}: {why}", Theirs(&uri)));
                 NoResult::from(error.with_data(Raw::from_value(&json!({ "uri": uri }))))
             };
-            let keep = inner.manager.settings().results.keep;
+            let keep = settings(&inner.manager, client).keep;
             let held = inner.oversized.get(&owner(client), id).map_err(|lost| refuse(gone(id, lost, keep)))?;
             let content = match &*held {
                 Held::Blob { data, mime } => {

@@ -14,6 +14,7 @@ use super::route::{One, OwnTool, Routed};
 use super::through::{By, Through};
 use super::{Mailbox, Router};
 use crate::answered::Answered;
+use crate::keep;
 use crate::manager::{Lists, Manager};
 use crate::protocol::{Method, Raw, Theirs, meta};
 use crate::registry::search::{CALL, Detail, FIND, Index, READ, described, is_own, merged};
@@ -93,7 +94,9 @@ pub(super) fn changes(through: &Through, manager: &Manager, client: &Client, one
 /// Returns the answer for a name that no tool has.
 pub(super) async fn unknown(through: &Through, manager: &Manager, client: &Client) -> Raw {
     let index = index(manager.twinned(&client.view(manager).callable)).await;
-    let near: Vec<String> = index.nearest(&through.tool).into_iter().map(|name| format!("`{name}`")).collect();
+    let name = through.tool.clone();
+    let near = move || index.nearest(&name).into_iter().map(|name| format!("`{name}`")).collect();
+    let near: Vec<String> = keep::done(near).await;
     let help = match near.split_last() {
         None => String::new(),
         Some((last, [])) => format!("; the nearest is {last}"),
@@ -158,8 +161,11 @@ impl OwnTool for FindTools {
                 let text = format!("{FIND}: no tool of a server `{}`. {}", Theirs(server), servers(&index).0);
                 return Ok(failed(&text));
             }
+            // Each name that no tool has is compared with those of all.
+            if !wish.names.is_empty() {
+                return Ok(keep::done(move || named(&index, &wish)).await);
+            }
             Ok(match &wish {
-                Wish { names, .. } if !names.is_empty() => named(&index, &wish),
                 Wish { query: Some(query), .. } => {
                     let ranks = ranked(&inner.manager, &index, query, wish.server.as_deref()).await;
                     found(&index, &wish, &ranks)

@@ -141,6 +141,15 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
     on::become_server(arguments);
 }
 
+/// Leaves this process, which is that of a script, the system calls that it needs, as far as the machine can.
+///
+/// # Errors
+/// When the machine can, and the others are not refused all the same.
+#[cfg(all(unix, feature = "script"))]
+pub(crate) fn confine_script() -> std::io::Result<()> {
+    on::confine_script()
+}
+
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
 /// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
 pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {

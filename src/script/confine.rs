@@ -1,8 +1,8 @@
-//! Takes from the process of a script what a script does not need: files, other processes, time, memory.
+//! Takes from the process of a script what a script does not need: files, other processes, time, memory, system calls.
 //!
 //! JavaScript as `engine.rs` runs it reaches none of that anyway. These are the bounds for an error in the engine itself.
 //! **Invariant:** a limit that cannot be set ends the process before the script begins, but for the number of processes,
-//! which the superuser is free of.
+//! which the superuser is free of, and system calls on a machine that cannot refuse them.
 
 use std::io;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) fn to(memory: usize, cpu: Duration) -> io::Result<()> {
     limit(Resource::Nofile, 0)?;
     #[cfg(target_os = "linux")]
     rustix::thread::set_no_new_privs(true)?;
-    Ok(())
+    crate::sandbox::confine_script()
 }
 
 /// Returns how much address space the process has; `None` where that is not known, or not limited.

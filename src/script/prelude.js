@@ -2,7 +2,9 @@
 (function (send, print, input, mostArguments, mostOutput) {
   "use strict";
   const { parse, stringify } = JSON;
-  const waiting = new Map();
+  const mostName = 1024;
+  // A script can change what a Map does.
+  const waiting = { __proto__: null };
   let last = 0;
 
   class CallError extends Error {
@@ -26,6 +28,7 @@
   const call = (name, args) =>
     new Promise((resolve, reject) => {
       if (typeof name !== "string") throw new TypeError("call: the name of the tool is not a string");
+      if (name.length > mostName) throw new RangeError(`call: the name of the tool has more than ${mostName} characters`);
       const given = args ?? {};
       if (typeof given !== "object" || Array.isArray(given)) {
         throw new TypeError(`call: the arguments of ${name} are not an object`);
@@ -37,7 +40,7 @@
       last += 1;
       const id = last;
       // The place of the call, for the error that may come of it.
-      waiting.set(id, { resolve, reject, place: new Error().stack });
+      waiting[id] = { resolve, reject, place: new Error().stack };
       send(id, stringify(name), text);
     });
 
@@ -46,8 +49,8 @@
 
   return {
     settle(id, ok, text) {
-      const { resolve, reject, place } = waiting.get(id);
-      waiting.delete(id);
+      const { resolve, reject, place } = waiting[id];
+      delete waiting[id];
       try {
         const value = parse(text);
         if (ok) resolve(value);
@@ -60,15 +63,21 @@
       return stringify(value) ?? "null";
     },
     fault(error) {
-      const is = error instanceof Error;
-      const line = is ? /\bscript:(\d+)/.exec(String(error.stack)) : null;
-      return stringify({
-        limit: is && error.name === "InternalError" && error.message === "out of memory" ? "memory" : null,
-        name: is ? String(error.name) : "Error",
-        kind: error instanceof CallError ? String(error.kind) : null,
-        text: is ? String(error.message) : show(error),
-        line: line ? Number(line[1]) : null,
-      });
+      // What a script throws can do anything when it is looked at.
+      try {
+        const is = error instanceof Error;
+        const line = is ? /\bscript:(\d+)/.exec(String(error.stack)) : null;
+        const text = is ? String(error.message) : show(error);
+        return stringify({
+          limit: is && error.name === "InternalError" && error.message === "out of memory" ? "memory" : null,
+          name: is ? String(error.name).slice(0, mostName) : "Error",
+          kind: error instanceof CallError ? String(error.kind).slice(0, mostName) : null,
+          text: text.slice(0, mostOutput),
+          line: line ? Number(line[1]) : null,
+        });
+      } catch {
+        return stringify({ name: "Error", text: "what the script threw cannot be shown" });
+      }
     },
   };
 })

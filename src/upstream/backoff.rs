@@ -12,9 +12,8 @@ pub(super) const AT_A_TIME: usize = 8;
 /// Returns the pause before the next attempt after `losses` losses in a row (at least one). `chance` (0 to 1) is the
 /// jitter.
 pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
-    let doubled = 2f64.powi(i32::try_from(losses.saturating_sub(1).min(30)).unwrap_or(30));
-    let cap = (restart.min_delay.as_secs_f64() * doubled).min(restart.max_delay.as_secs_f64());
-    Duration::try_from_secs_f64(cap * chance.clamp(0.0, 1.0)).unwrap_or(restart.max_delay)
+    let doubled = restart.min_delay.saturating_mul(1 << losses.saturating_sub(1).min(30));
+    doubled.min(restart.max_delay).mul_f64(chance.clamp(0.0, 1.0))
 }
 
 /// Returns a random number between 0 and 1.

@@ -1,16 +1,20 @@
-"""Clients that refuse long lists, with 300 tools behind the host: by the official SDK for Python. See `caps`."""
+"""Clients that refuse long lists, with 300 tools behind the host, and clients that get large results: by the official SDK for Python.
+See `caps`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 from mcp import Client, ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
+
+import tables
 
 HERE = Path(__file__).parent
 BINARY = sys.argv[1]
@@ -57,32 +61,59 @@ async def works(client: ClientSession | Client, most: int) -> None:
         assert json.loads(text(result)) == wanted, result
 
 
+async def cut(client: ClientSession | Client, _: int) -> None:
+    """Calls a tool whose result is cut: the SDK checks what is left by the output schema. Reads the rest by pages."""
+    await listed(client, 10)
+    result = await client.call_tool("tables__rows", {})
+    rows, whole = result.structured_content["rows"], tables.table()
+    assert 2 <= len(rows) < tables.ROWS and rows == whole["rows"][: len(rows)], len(rows)
+    found = re.search(r'with id "([^"]+)"', text(result))
+    assert found, text(result)
+    pages, number = [], 1
+    while True:
+        page = text(await client.call_tool("read_result", {"id": found[1], "page": number}))
+        body, mark, _ = page.partition("\n[mcp-host: page ")
+        pages.append(body)
+        if not mark:
+            break
+        number += 1
+    assert json.loads("".join(pages)) == whole, f"{number} pages"
+
+
 def command(home: Path, catalog: dict) -> StdioServerParameters:
-    servers = {
-        name: {"command": sys.executable, "args": [str(HERE / "many.py"), name]} for name in ("alpha", "beta", "gamma")
-    }
+    names = ("alpha", "beta", "gamma")
+    servers = {name: {"command": sys.executable, "args": [str(HERE / "many.py"), name]} for name in names}
+    return host(home, {"catalog": catalog}, servers)
+
+
+def of_tables(home: Path) -> StdioServerParameters:
+    servers = {"tables": {"command": sys.executable, "args": [str(HERE / "tables.py")]}}
+    return host(home, {"results": {"limit": "20KiB"}}, servers)
+
+
+def host(home: Path, settings: dict, servers: dict) -> StdioServerParameters:
     config = home / "config.json"
-    config.write_text(json.dumps({"host": {"catalog": catalog}, "mcpServers": servers}))
+    config.write_text(json.dumps({"host": settings, "mcpServers": servers}))
     return StdioServerParameters(
         command=BINARY, args=["stdio", "--own", "--config", str(config)], env={"HOME": str(home), "PATH": "/usr/bin:/bin"}
     )
 
 
-async def with_session(parameters: StdioServerParameters, name: str, most: int) -> None:
+async def with_session(parameters: StdioServerParameters, name: str, most: int, check=works) -> None:
     info = types.Implementation(name=name, version="1")
     with open("/dev/null", "w") as nowhere:
         async with stdio_client(parameters, errlog=nowhere) as (read, write):
             async with ClientSession(read, write, client_info=info) as session:
                 await session.initialize()
-                await works(session, most)
+                await check(session, most)
 
 
-async def by_default(parameters: StdioServerParameters, name: str, most: int) -> None:
+async def by_default(parameters: StdioServerParameters, name: str, most: int, check=works) -> None:
     """The SDK's own client, which chooses the revision."""
     info = types.Implementation(name=name, version="1")
     with open("/dev/null", "w") as nowhere:
         async with Client(stdio_client(parameters, errlog=nowhere), client_info=info) as client:
-            await works(client, most)
+            await check(client, most)
 
 
 async def main() -> int:
@@ -102,6 +133,14 @@ async def main() -> int:
                         told, holds = str(refused or repr(error)), refused is not None and wants_refusal
                 passed, failed = passed + holds, failed + (not holds)
                 print(f"{'ok  ' if holds else 'FAIL'} {way.__name__:13} {name:20} {most:4} {mode:7} {told}", flush=True)
+        with tempfile.TemporaryDirectory() as home:
+            try:
+                await asyncio.wait_for(way(of_tables(Path(home)), "somebody", 10, cut), PATIENCE)
+                told, holds = "works", True
+            except BaseException as error:  # noqa: BLE001
+                told, holds = repr(error), False
+        passed, failed = passed + holds, failed + (not holds)
+        print(f"{'ok  ' if holds else 'FAIL'} {way.__name__:13} {'a result that is cut':33} {told}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 0 if failed == 0 else 1
 

@@ -160,6 +160,32 @@ fn c1_a_host_of_another_config_is_a_server_like_any_other() {
 }
 
 #[test]
+fn a_host_of_another_config_keeps_the_names_of_its_servers() {
+    let place = Place::new();
+    let inner = place.file("inner.json");
+    let demo = json!({ "command": PROGRAM, "args": ["__demo-server"] });
+    std::fs::write(&inner, json!({ "mcpServers": { "x": demo, "plain": demo } }).to_string()).unwrap();
+    let words = json!(["stdio", "--own", "--config", inner]);
+    let office = json!({ "office": { "command": PROGRAM, "args": words, "prefix": "inner" } });
+    let file = place.config("mcp.json", &office);
+    let file = file.to_str().unwrap();
+    let said = |words: &[&str]| {
+        let done = place.command(&[words, &["--config", file]].concat()).output().unwrap();
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (listed, _) = said(&["tools", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let mut names: Vec<&str> = listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    let of = |alias: &str| ["ask", "countdown", "echo"].map(|tool| format!("{alias}__{tool}"));
+    assert_eq!(names, [of("plain"), of("x")].concat());
+    assert_eq!(said(&["call", "x__echo", "text=hello"]).0, "hello\n");
+    let (out, told) = said(&["check", "--connect"]);
+    let told = out + &told;
+    assert!(told.contains(r#"tool "plain__echo" left out: the name plain__echo belongs to plain"#), "{told}");
+}
+
+#[test]
 fn c1_a_host_below_itself_starts_no_server_however_it_is_reached() {
     let place = Place::new();
     let file = place.file("mcp.json");

@@ -215,6 +215,14 @@ async fn read_result_is_listed_where_there_is_a_limit() {
             json!({ "results": { "limit": "2KiB" }, "catalog": { "mode": "search" } }),
             "call_tool find_tools read_result",
         ),
+        (
+            json!({ "view": "v", "views": { "v": { "results": { "limit": "2KiB" } } } }),
+            "big__image big__rows big__small big__text read_result",
+        ),
+        (
+            json!({ "results": { "limit": "2KiB" }, "view": "v", "views": { "v": { "results": { "limit": "0B" } } } }),
+            "big__image big__rows big__small big__text",
+        ),
     ] {
         let (host, to) = start(&settings).await;
         let mut client = Client::enter(&host, to, Transport::Http, "2025-11-25", "").await;
@@ -223,6 +231,8 @@ async fn read_result_is_listed_where_there_is_a_limit() {
             answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         listed.sort_unstable();
         assert_eq!(listed.join(" "), names, "{settings}");
+        let whole = call(&mut client, "big__text", json!({})).await;
+        assert_eq!(whole["_meta"]["mcp-host/cut"].is_object(), names.contains("read_result"), "{settings}");
         if settings.get("catalog").is_some() {
             let head = call(&mut client, "call_tool", json!({ "name": "big__text" })).await;
             assert!(

@@ -118,6 +118,8 @@ async fn tools_are_found_and_called_without_being_listed() {
     let ledger = host.tokens(None).unwrap();
     assert_eq!((ledger.mode.as_str(), ledger.tools, ledger.listed), ("search", 3, 2));
     assert!(ledger.tokens <= 600 && ledger.servers[0].output_schemas > 0, "{ledger:?}");
+    // What find_tools said is in the sum alone.
+    assert!(ledger.servers[0].results > 0 && ledger.results > ledger.servers[0].results, "{ledger:?}");
     host.shutdown().await;
 }
 
@@ -225,6 +227,11 @@ async fn a_full_list_over_its_budget_is_told() {
     );
     assert_eq!(told, text);
     assert_eq!(host.tokens(Some("few")).unwrap().over_budget(), None);
+    assert_eq!((ledger.results, ledger.servers[0].results), (0, 0));
+    let mut client = Client::enter(&host, to, Transport::Http, "2025-06-18", "/all").await;
+    call(&mut client, "files__move_file", json!({ "path": "a" })).await;
+    let results = |view: &str| host.tokens(Some(view)).unwrap().results;
+    assert!(results("all") > 0 && results("few") == 0, "each view has its own");
     let metrics = send(to, "GET", "/metrics", "", "").await;
     for line in [
         format!("mcp_host_list_tokens{{view=\"all\"}} {}", ledger.tokens),

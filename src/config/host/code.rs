@@ -32,7 +32,7 @@ keys! {
     /// let host = HostSettings::default().catalog(catalog);
     /// ```
     #[non_exhaustive]
-    pub struct Code {
+    pub strict struct Code {
         /// Which tools they may call.
         tools: word -> ScriptTools = ScriptTools::Read,
         /// How long one may run, with all its calls.
@@ -115,5 +115,21 @@ mod tests {
         f.json:2: host.catalog.code.calls: must be more than zero
         f.json:2: host.catalog.code.memory: is not between 2MiB and 1GiB
         "#);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_one() {
+        let error = read(r#"{ "code": { "tool": "all", "network": true } }"#).unwrap_err();
+        insta::assert_snapshot!(error, @"
+        f.json:2: host.catalog.code.network: unknown key
+        f.json:2: host.catalog.code.tool: unknown key
+        ");
+        let helps: Vec<_> = error.problems().iter().filter_map(|problem| problem.help.clone()).collect();
+        let keys = "the keys here are tools, time, cpu, memory, calls, parallel, output, scripts";
+        assert_eq!(helps, [keys, "did you mean `tools`?"]);
+        let view = r#"{ "mcpServers": {}, "host": { "views": { "v": { "catalog": { "code": { "paralel": 2 } } } } } }"#;
+        let error = parse_str(view, Syntax::Json, "f.json", &Vars::default()).unwrap_err();
+        insta::assert_snapshot!(error, @"f.json:1: host.views.v.catalog.code.paralel: unknown key");
+        assert_eq!(error.problems()[0].help.as_deref(), Some("did you mean `parallel`?"));
     }
 }

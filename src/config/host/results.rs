@@ -1,8 +1,11 @@
-//! `host.results`: how much of a tool's result a client gets at once, and how long the rest can be read.
+//! `host.results`, and `results` of a view: how much of a tool's result a client gets at once, and how long the rest can be read.
 
 use std::time::Duration;
 
-use super::super::keys::keys;
+use super::HostSettings;
+use crate::config::fields::Field;
+use crate::config::keys::keys;
+use crate::config::report::Report;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -18,7 +21,7 @@ keys! {
     /// let settings = HostSettings::default().results(results);
     /// ```
     #[non_exhaustive]
-    pub struct Results {
+    pub strict struct Results {
         /// How many bytes the text and the structured content of a result may have together; 0 means any number. A tool
         /// whose `_meta` says more in `anthropic/maxResultSizeChars` may have that many.
         limit: size -> usize = 0,
@@ -42,12 +45,30 @@ impl Results {
     }
 }
 
-impl super::HostSettings {
+/// Reads `results` of a view: what it does not say is as in `host.results`.
+pub(super) fn of_view(host: &Results, field: &Field<'_>, report: &mut Report) -> Results {
+    let mut own = host.clone();
+    own.read(field, report);
+    own
+}
+
+impl HostSettings {
     /// Sets how much of a tool's result a client gets at once.
     #[must_use]
     pub fn results(mut self, results: Results) -> Self {
         self.results = results;
         self
+    }
+
+    /// Returns how much of a result clients with the view of this name get at once.
+    pub(crate) fn results_of(&self, view: &str) -> &Results {
+        self.views.get(view).and_then(|view| view.results.as_ref()).unwrap_or(&self.results)
+    }
+
+    /// Reports whether any result can be cut.
+    pub(crate) fn cuts_results(&self) -> bool {
+        let of_views = self.views.values().filter_map(|view| view.results.as_ref());
+        of_views.chain([&self.results]).any(Results::is_on)
     }
 }
 
@@ -71,6 +92,16 @@ mod tests {
     }
 
     #[test]
+    fn a_view_begins_with_what_the_host_says() {
+        let text = r#"{ "mcpServers": {}, "host": { "results": { "limit": "9KiB", "keep": "1m" },
+                        "views": { "a": { "results": { "limit": "0B" } }, "b": {} } } }"#;
+        let host = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap().host;
+        let limits = ["a", "b", "all"].map(|view| (host.results_of(view).limit, host.results_of(view).keep.as_secs()));
+        assert_eq!(limits, [(0, 60), (9 * KIB, 60), (9 * KIB, 60)]);
+        assert!(host.cuts_results() && !HostSettings::default().cuts_results());
+    }
+
+    #[test]
     fn mistakes_in_results_are_named() {
         let error = read(r#"{ "limit": 100, "preview": "0B", "keep": "0s" }"#).unwrap_err();
         insta::assert_snapshot!(error, @"
@@ -78,5 +109,16 @@ mod tests {
         f.json:2: host.results.preview: must be more than zero
         f.json:2: host.results.keep: must be more than zero
         ");
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_one() {
+        let error = read(r#"{ "limti": "100KiB", "pages": 3 }"#).unwrap_err();
+        insta::assert_snapshot!(error, @"
+        f.json:2: host.results.limti: unknown key
+        f.json:2: host.results.pages: unknown key
+        ");
+        let helps: Vec<_> = error.problems().iter().filter_map(|problem| problem.help.as_deref()).collect();
+        assert_eq!(helps, ["did you mean `limit`?", "the keys here are limit, image, preview, keep, store"]);
     }
 }

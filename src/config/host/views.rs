@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::catalog::{self, CatalogSettings};
+use super::results::{self, Results};
 use super::{HostAuth, HostSettings};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
@@ -20,8 +21,8 @@ use crate::protocol::Theirs;
 pub(crate) const ALL: &str = "all";
 
 /// The keys of a view.
-const KEYS: [&str; 9] =
-    ["catalog", "exclude", "for", "include", "instructions", "prompts", "readOnly", "resources", "tools"];
+const KEYS: [&str; 10] =
+    ["catalog", "exclude", "for", "include", "instructions", "prompts", "readOnly", "resources", "results", "tools"];
 
 words! {
     /// Whether a view shows only tools that read.
@@ -65,6 +66,8 @@ pub struct View {
     pub audience: Option<Vec<Audience>>,
     /// How its tools are listed; `None` means as `host.catalog` says.
     pub catalog: Option<CatalogSettings>,
+    /// How much of a result its clients get at once; `None` means as `host.results` says.
+    pub results: Option<Results>,
     /// Settings of tools, by globs over exposed names.
     pub tools: ToolRules,
 }
@@ -107,8 +110,18 @@ impl Audience {
 impl View {
     /// Reports whether it says nothing about what is shown and called.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { include, exclude, read_only, prompts, resources, instructions: _, audience: _, catalog: _, tools } =
-            self;
+        let Self {
+            include,
+            exclude,
+            read_only,
+            prompts,
+            resources,
+            instructions: _,
+            audience: _,
+            catalog: _,
+            results: _,
+            tools,
+        } = self;
         let selects = include.is_some() || !exclude.is_empty() || *read_only != ReadOnly::No;
         !selects && prompts.is_none() && resources.is_none() && tools.is_empty()
     }
@@ -199,6 +212,7 @@ fn view(field: &Field<'_>, host: &HostSettings, report: &mut Report) -> Option<V
     view.instructions = fields.take(&["instructions"], report).and_then(|field| field.text(report)).map(str::to_owned);
     view.audience = fields.take(&["for"], report).map(|field| audience(&field, report));
     view.catalog = fields.take(&["catalog"], report).map(|field| catalog::of_view(&host.catalog, &field, report));
+    view.results = fields.take(&["results"], report).map(|field| results::of_view(&host.results, &field, report));
     if let Some(field) = fields.take(&["tools"], report) {
         view.tools = ToolRules::read(&field, report);
     }

@@ -25,6 +25,7 @@ mod owners;
 mod reader;
 mod replies;
 mod run;
+mod tokens;
 #[cfg(unix)]
 mod unix;
 mod usage;
@@ -61,12 +62,14 @@ pub use self::replies::{
     Rehearsed, Reloaded, Restarted, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 pub(crate) use self::run::{Hello, Run};
+pub use self::tokens::{ledger_texts, tokens};
 #[cfg(unix)]
 use self::unix as platform;
 use crate::export;
 use crate::keep;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
+pub use crate::manager::ledger::{LedgerTexts, ToolTexts};
 pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
 pub use crate::record::{Arguments, Part};
 use crate::router::Router;
@@ -225,7 +228,8 @@ impl StatusSocket {
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
-                request if request.starts_with(TOKENS) => replies::line_of(&ledger(router, &request[TOKENS.len()..])),
+                request if request.starts_with(tokens::ESTIMATED) => tokens::estimated(router, request).await,
+                request if request.starts_with(tokens::TEXTS) => tokens::texts(router, request).await,
                 request if request.starts_with(NEEDS) => replies::line_of(&needed(router, &request[NEEDS.len()..])),
                 request => match serde_json::from_slice(request) {
                     Ok(Request::Login(request)) => replies::line_of(&sign_in(request).await),
@@ -469,14 +473,13 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 }
 
 const NEEDS: &[u8] = b"needs ";
-const TOKENS: &[u8] = b"tokens ";
 const FORGET: &[u8] = b"forget ";
 /// Why a process decides nothing.
 const BELOW: &str =
     "a server of a running mcp-host has started this process, and no server may allow or approve anything";
 /// How the answer to a request begins that a daemon does not know.
 const UNKNOWN_REQUEST: &str = "unknown request";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, an approval, a restart, a link to the page, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, definitions JSON, a feed, a decision, an approval, a restart, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
@@ -513,29 +516,6 @@ pub async fn needs(
 fn needed(router: &Router, request: &[u8]) -> Result<Vec<Needed>, Refused> {
     let Ok(Needs { tools, view }) = serde_json::from_slice(request) else { return Err(Refused::because(UNKNOWN)) };
     router.manager().needed(&tools, view.as_deref()).map_err(|views| no_view(view.as_deref(), &views))
-}
-
-/// The request `tokens`: what the tools of a view cost.
-#[derive(Debug, Default, serde::Deserialize, Serialize)]
-#[serde(default)]
-struct Tokens {
-    view: Option<String>,
-}
-
-/// Asks a daemon what the tools of a view cost, in tokens; without one, of that of clients that choose none. Without a port,
-/// asks the only daemon.
-///
-/// # Errors
-/// When no daemon runs, several run and no port is given, or the daemon does not answer.
-pub async fn tokens(port: Option<u16>, view: Option<&str>) -> Result<Result<Ledger, Refused>, AskError> {
-    let request = replies::line(&Tokens { view: view.map(str::to_owned) });
-    let answer = platform::ask(&platform::directories(), port, &format!("tokens {request}")).await?;
-    replies::read(&answer).map_err(AskError::Strange)
-}
-
-fn ledger(router: &Router, request: &[u8]) -> Result<Ledger, Refused> {
-    let Ok(Tokens { view }) = serde_json::from_slice(request) else { return Err(Refused::because(UNKNOWN)) };
-    router.manager().ledger(view.as_deref()).map_err(|views| no_view(view.as_deref(), &views))
 }
 
 fn no_view(view: Option<&str>, views: &[String]) -> Refused {

@@ -7,9 +7,7 @@ use super::usage::{Usage, Used};
 use crate::manager::{Server, ServerGauges, ServerStatus};
 use crate::record::{Lately, Moment, Record};
 use crate::registry::Kind;
-
-/// How many bytes of a definition are about one token.
-const BYTES_PER_TOKEN: usize = 4;
+use crate::registry::tokens::of_bytes;
 
 /// One server, as a feed tells it.
 #[derive(Serialize)]
@@ -53,7 +51,7 @@ impl Watched<'_> {
             lately,
             calls_queued: gauges.queued,
             used: usage.of(&status.pids),
-            tokens: bytes.map(|bytes| bytes / BYTES_PER_TOKEN),
+            tokens: bytes.map(|bytes| of_bytes(bytes as u64)),
             login_until: gauges.token_expires.map(|second| second.saturating_mul(1000)),
             source: server.config.source.shown(),
             target: server.config.transport.shown(),

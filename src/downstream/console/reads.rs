@@ -10,11 +10,10 @@ use super::access::Session;
 use super::{Answer, Asked, Console, No};
 use crate::manager::{Server, ServerStatus};
 use crate::registry::Entry;
+use crate::registry::tokens::estimate;
 
 /// How many of a server's last lines are shown with it.
 const LINES: usize = 200;
-/// How many bytes of a definition count as one token of a model.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// A tool, as clients of this view see it.
 #[derive(Serialize)]
@@ -57,7 +56,7 @@ impl<'a> Tool<'a> {
             read_only,
             destructive: !read_only && hints.destructive_hint == Some(true),
             bytes,
-            tokens: bytes.div_ceil(BYTES_PER_TOKEN),
+            tokens: estimate(definition.as_str()),
             definition: definition.as_value(),
         }
     }

@@ -140,7 +140,7 @@ fn sentence(text: &str) -> (&str, &str) {
 }
 
 /// Returns the start of a text, of at most this many bytes.
-fn cut(text: &str, most: usize) -> &str {
+pub(super) fn cut(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

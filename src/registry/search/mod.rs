@@ -1,17 +1,19 @@
 //! Which tools a query means: an index of the tools of one catalog, and their ranks.
 //!
 //! In: the entries of a catalog, and a query. Out: the entries that fit, best first. The ranking is BM25F over six fields.
-//! A word of the query also finds words that tools use alike (`alike.rs`), and words that are spelled nearly so, at lower
-//! weights. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
+//! A word of the query also finds words that tools use alike (`alike.rs`), the English words for it (`languages.rs`), and words
+//! that are spelled nearly so, at lower weights: all of them count as one word. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
 
 mod alike;
 mod describe;
+mod languages;
 mod words;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 
+use describe::cut;
 pub(crate) use describe::{Detail, described, fields};
 pub(crate) use words::is_cjk;
 
@@ -51,13 +53,15 @@ const FIELDS: [(f32, f32); 6] = [
 
 /// How fast more of the same word stops counting.
 const SATURATION: f32 = 1.2;
-/// What a word counts that is used alike, and one that is spelled nearly so.
+/// What a word counts that is used alike, and one that is spelled nearly so. A word in another language counts as the English one.
 const ALIKE: f32 = 0.5;
 const NEARLY: f32 = 0.6;
 /// What a query counts that is the name of a tool.
 const NAMED: f32 = 1000.0;
 /// The most words of a query that count.
 const WORDS: usize = 64;
+/// The most bytes of a name that are compared with other names.
+const LONGEST: usize = 256;
 /// How much the ranks of another ranker are smoothed.
 const RECIPROCAL: f32 = 60.0;
 
@@ -147,12 +151,8 @@ impl Index {
 
     /// Returns the indexes of the tools that fit a query, best first. `server` limits them to one.
     pub(crate) fn rank(&self, query: &str, server: Option<&str>) -> Vec<usize> {
-        let mut scores = vec![0.0_f32; self.entries.len()];
-        for word in words::all(query).iter().take(WORDS) {
-            for (word, weight) in self.meant(word) {
-                self.score(word, weight, &mut scores);
-            }
-        }
+        let words: Vec<String> = words::all(query).into_iter().take(WORDS).collect();
+        let mut scores = self.scores(&words);
         let query = query.trim();
         for (at, entry) in self.entries.iter().enumerate() {
             if entry.name() == query || entry.raw_name() == query {
@@ -169,6 +169,8 @@ impl Index {
     /// Returns the names nearest to one that no tool has, best first.
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
         const SHOWN: usize = 3;
+        // A name can be as long as a request.
+        let name = cut(name, LONGEST);
         let mut names: Vec<(usize, &str)> =
             self.entries.iter().map(|entry| (far(name, entry.name(), 64), entry.name())).collect();
         names.sort_unstable();
@@ -188,13 +190,49 @@ impl Index {
         nearest
     }
 
-    /// Returns the words of the index that a word of a query means, with their weights.
-    fn meant<'a>(&'a self, word: &'a str) -> Vec<(&'a str, f32)> {
-        let mut meant = Vec::new();
-        if self.postings.contains_key(word) {
-            meant.push((word, 1.0));
+    /// Returns how well each tool fits these words.
+    fn scores(&self, words: &[String]) -> Vec<f32> {
+        let all = self.entries.len();
+        let (mut scores, mut matched) = (vec![0.0_f32; all], vec![0_u8; all]);
+        // How much a word counts in each tool, and where it counts at all.
+        let (mut counts, mut places) = (vec![0.0_f32; all], Vec::new());
+        for word in words {
+            for (meant, weight) in self.meant(word) {
+                for (at, of) in self.postings.get(meant).into_iter().flatten() {
+                    let count = &mut counts[*at as usize];
+                    if *count == 0.0 {
+                        places.push(*at as usize);
+                    }
+                    *count += weight * of;
+                }
+            }
+            let rarity = rarity(all, places.len());
+            for at in places.drain(..) {
+                let of = std::mem::take(&mut counts[at]);
+                scores[at] += rarity * of * (SATURATION + 1.0) / (of + SATURATION);
+                matched[at] += 1;
+            }
         }
-        meant.extend(alike::alike(word).iter().map(|other| (other.as_str(), ALIKE)));
+        for (score, matched) in scores.iter_mut().zip(matched) {
+            *score *= f32::from(matched).sqrt();
+        }
+        scores
+    }
+
+    /// Returns the words that a word of a query means, with their weights.
+    fn meant<'a>(&'a self, word: &'a str) -> Vec<(&'a str, f32)> {
+        let mut meant: Vec<(&str, f32)> = Vec::new();
+        let mut add = |word: &'a str, weight: f32| {
+            if self.postings.contains_key(word) && meant.iter().all(|(known, _)| *known != word) {
+                meant.push((word, weight));
+            }
+        };
+        add(word, 1.0);
+        let english = languages::meant(word);
+        english.iter().for_each(|word| add(word, 1.0));
+        for word in english.iter().map(String::as_str).chain([word]) {
+            alike::alike(word).iter().for_each(|other| add(other, ALIKE));
+        }
         if meant.is_empty() {
             meant.extend(self.nearly(word).into_iter().map(|other| (other, NEARLY)));
         }
@@ -220,16 +258,13 @@ impl Index {
         let best = near.first().map(|(far, _)| *far);
         near.into_iter().filter(|(far, _)| Some(*far) == best).take(4).map(|(_, other)| other).collect()
     }
+}
 
-    fn score(&self, word: &str, weight: f32, scores: &mut [f32]) {
-        let Some(places) = self.postings.get(word) else { return };
-        #[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
-        let (all, with) = (self.entries.len() as f32, places.len() as f32);
-        let rarity = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
-        for (at, of) in places {
-            scores[*at as usize] += weight * rarity * of * (SATURATION + 1.0) / (of + SATURATION);
-        }
-    }
+/// Returns how much a word counts that so many of all tools have.
+#[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
+fn rarity(all: usize, with: usize) -> f32 {
+    let (all, with) = (all as f32, with as f32);
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
 /// Merges two orders by the sums of their reciprocal ranks. What is in neither stays out.

@@ -89,6 +89,7 @@ fn h87_no_server_takes_a_name_that_carries_the_alias_of_another() {
     let other = |names: &[&str]| server(1, "other", Prefix::Always, &tools(names));
     for (prefix, shown) in [
         (Prefix::Never, vec!["other__echo"]),
+        (Prefix::Inner, vec!["other__echo"]),
         (Prefix::Auto, vec!["evil__other__echo", "evil__other__more", "other__echo"]),
         (Prefix::Always, vec!["evil__other__echo", "evil__other__more", "other__echo"]),
     ] {
@@ -101,6 +102,53 @@ fn h87_no_server_takes_a_name_that_carries_the_alias_of_another() {
         }
     }
     assert_eq!(build(&[other(&[])]).bearer("other__x").map(ServerName::as_str), Some("other"));
+}
+
+#[test]
+fn a_host_behind_this_one_keeps_its_names_and_the_aliases_in_front_of_them() {
+    let resources = r#"{"uri":"gh+file:///a","name":"a"},{"uri":"own+file:///b","name":"b"}"#;
+    let lists = [tool("gh__search"), tool("own__x"), tool("plain")].join(",");
+    let inner = offer(&[(Kind::Tools, &lists), (Kind::Resources, resources)]);
+    let inner = |index| server(index, "office", Prefix::Inner, &inner);
+    let bare = |index| server(index, "bare", Prefix::Never, &tools(&["gh__other", "free__x"]));
+    let auto = |index| server(index, "auto", Prefix::Auto, &tools(&["gh__third"]));
+    let own = |index| server(index, "own", Prefix::Always, &tools(&["y"]));
+    // Wherever it stands in the config.
+    for catalog in [build(&[inner(0), bare(1), auto(2), own(3)]), build(&[own(3), auto(2), bare(1), inner(0)])] {
+        let mut shown = names(&catalog, Kind::Tools);
+        shown.sort_unstable();
+        assert_eq!(shown, ["auto__gh__third", "free__x", "gh__search", "own__y", "plain"]);
+        assert_eq!(leads(catalog.tool("gh__search")), to(0, "gh__search"));
+        assert_eq!(problems(&catalog, 1), [r#"tool "gh__other" left out: the name gh__other belongs to office"#]);
+        assert_eq!(
+            problems(&catalog, 0),
+            [
+                r#"tool "own__x" left out: the name own__x belongs to own"#,
+                r#"resource "own+file:///b" left out: it belongs to own"#
+            ]
+        );
+        assert_eq!(leads(catalog.resource("gh+file:///unlisted")), to(0, "gh+file:///unlisted"));
+        assert_eq!(leads(catalog.resource("own+file:///b")), to(3, "file:///b"));
+        for name in ["gh__unlisted", "own__x", "office__plain"] {
+            assert_eq!(catalog.tool(name), Resolution::Unknown, "{name}");
+        }
+        // The one server without any prefix gets what nobody lists.
+        assert_eq!(leads(catalog.tool("unlisted")), to(1, "unlisted"));
+    }
+}
+
+#[test]
+fn a_name_that_was_shown_stays_when_a_host_comes_that_has_its_alias() {
+    let (naming, mut owners) = (Naming::default(), Owners::default());
+    let auto = server(0, "auto", Prefix::Auto, &tools(&["gh__x"]));
+    let mut build = |office: &[&str]| {
+        let servers = [auto.clone(), server(1, "office", Prefix::Inner, &tools(office))];
+        merged(&servers, &naming, &mut owners, 4 << 20)
+    };
+    assert_eq!(names(&build(&[]), Kind::Tools), ["gh__x"]);
+    let both = build(&["gh__x", "gh__y"]);
+    assert_eq!(names(&both, Kind::Tools), ["gh__x", "gh__y"]);
+    assert_eq!((leads(both.tool("gh__x")), leads(both.tool("gh__y"))), (to(0, "gh__x"), to(1, "gh__y")));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::exposed::{UriMode, bare_name, exposed_name, exposed_uri};
+use crate::exposed::{SCHEME_HEADS, UriMode, bare_name, exposed_name, exposed_uri, raw_uri};
 
 /// The names without a prefix and who showed them first, for tools and for prompts.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +56,11 @@ pub(super) fn model(servers: &[Contribution], naming: &Naming, known: &mut Known
     seen
 }
 
+/// Returns what stands in a URI where the alias of a server would stand.
+fn of_uri(uri: &str) -> Option<&str> {
+    raw_uri(uri).map(|(head, _)| head).filter(|head| !SCHEME_HEADS.contains(head))
+}
+
 impl Model<'_> {
     fn name(&self, from: &Contribution, raw: &str, seen: &Seen, known: &mut Known) -> Result<String, String> {
         let (alias, word) = (&from.alias, self.kind.word());
@@ -68,23 +73,31 @@ impl Model<'_> {
         }
         if !self.kind.has_names() {
             let uri = exposed_uri(alias, raw, self.mode(from)).into_owned();
+            let other = of_uri(raw).and_then(|head| self.servers.iter().find(|server| server.alias.as_str() == head));
+            if let Some(other) = other.filter(|other| from.settings.prefix == Prefix::Inner && other.alias != *alias) {
+                return Err(format!("{word} {raw:?} left out: it belongs to {}", other.alias));
+            }
             return match holder(&uri) {
                 Some((owner, ..)) => Err(format!("{word} {uri:?} left out: {owner} lists it, too")),
                 None => Ok(uri),
             };
         }
         let rest = if self.kind == Kind::Tools { from.settings.renamed(raw) } else { raw };
-        if from.settings.prefix != Prefix::Always {
+        if from.settings.prefix.may_stay() {
             let bare = bare_name(alias, rest, self.naming);
             let bearer = self.bearer(&bare).map(|bearer| bearer.alias.to_string());
-            let owner = bearer.or_else(|| known.get(&bare).cloned()).filter(|owner| *owner != alias.as_str());
+            let of_host = || self.reserver(&bare).map(|host| host.alias.to_string());
+            let owner = bearer.or_else(|| known.get(&bare).cloned()).or_else(of_host);
+            let owner = owner.filter(|owner| *owner != alias.as_str());
             let owner = owner.or_else(|| Some(holder(&bare)?.0.clone()));
             match (owner, from.settings.prefix) {
                 (None, _) => {
                     known.entry(bare.clone()).or_insert_with(|| alias.to_string());
                     return Ok(bare);
                 }
-                (Some(owner), Prefix::Never) => return left_out(format!("the name {bare} belongs to {owner}")),
+                (Some(owner), Prefix::Never | Prefix::Inner) => {
+                    return left_out(format!("the name {bare} belongs to {owner}"));
+                }
                 (Some(_), _) => {}
             }
         }
@@ -96,7 +109,31 @@ impl Model<'_> {
     }
 
     fn mode(&self, from: &Contribution) -> UriMode {
-        if from.settings.prefix == Prefix::Never { UriMode::Passthrough } else { self.naming.resources }
+        match from.settings.prefix {
+            Prefix::Never | Prefix::Inner => UriMode::Passthrough,
+            Prefix::Always | Prefix::Auto => self.naming.resources,
+        }
+    }
+
+    /// Returns the host behind which is the server whose alias a name starts with.
+    fn reserver(&self, name: &str) -> Option<&Contribution> {
+        let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
+        heads.into_iter().find_map(|head| self.servers.iter().find(|server| self.reserves(server, head)))
+    }
+
+    fn reserves(&self, host: &Contribution, alias: &str) -> bool {
+        let is_alias = alias.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let of_name = |name: &str| Some(name.split_once(&*self.naming.separator)?.0.to_owned());
+        let is_its = |kind: Kind, name: &str| {
+            let head = if kind.has_names() { of_name(name) } else { of_uri(name).map(str::to_owned) };
+            head.as_deref() == Some(alias)
+        };
+        let mut names =
+            Kind::ALL.into_iter().flat_map(|kind| host.offer.list(kind).definitions.iter().map(move |it| (kind, it)));
+        host.settings.prefix == Prefix::Inner
+            && (1..=24).contains(&alias.len())
+            && is_alias
+            && names.any(|(kind, definition)| is_its(kind, &definition.name))
     }
 
     fn bearer(&self, name: &str) -> Option<&Contribution> {

@@ -10,7 +10,7 @@ use crate::exposed::UriMode;
 
 const LATEST: ProtocolVersion = ProtocolVersion::LATEST_MODERN;
 const ALIASES: [&str; 5] = ["a", "b", "a-b", "git", "longer-than-the-others"];
-const PREFIXES: [Prefix; 3] = [Prefix::Always, Prefix::Auto, Prefix::Never];
+const PREFIXES: [Prefix; 4] = [Prefix::Always, Prefix::Auto, Prefix::Never, Prefix::Inner];
 const NAMES: [&str; 12] = [
     "x",
     "y",

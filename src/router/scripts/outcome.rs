@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answered::{self, Answered, NoResult};
+use crate::answered::{self, Answered, Kind, NoResult};
 use crate::config::Code;
 use crate::protocol::{Raw, Theirs, meta};
 use crate::registry::search::RUN;
@@ -78,7 +78,10 @@ pub(super) fn answer(end: &End, log: &Log, code: &Code) -> Raw {
             return failed(&long(value.get().len(), code), None, log);
         }
         End::Returned(value) => value,
-        End::Failed(fault) => return failed(&of_fault(fault, code), fault.kind.as_deref(), log),
+        End::Failed(fault) => {
+            let kind = fault.kind.as_deref().filter(|kind| is_kind(kind));
+            return failed(&of_fault(fault, code), kind, log);
+        }
         end => return failed(&of_limit(end, code), None, log),
     };
     let mut content = vec![json!({ "type": "text", "text": value.get() })];
@@ -98,6 +101,14 @@ fn failed(text: &str, kind: Option<&str>, log: &Log) -> Raw {
         result["_meta"] = json!({ meta::HOST_ERROR: { "kind": kind } });
     }
     Raw::from_value(&result)
+}
+
+/// Kinds of failures of calls that are none of the host's.
+const OTHER_KINDS: [&str; 5] = ["tool_error", "unknown", "error", "cancelled", "input_required"];
+
+/// Reports whether a call of a script can fail like that. A script can make up others.
+fn is_kind(word: &str) -> bool {
+    Kind::ALL.iter().any(|kind| kind.word() == word) || OTHER_KINDS.contains(&word)
 }
 
 /// Says what a script threw, and where.
@@ -242,6 +253,18 @@ mod tests {
         let refused = reply(1, "a__x", &Err(ErrorObject::new(-32000, "never").into()));
         let refused: Value = serde_json::from_str(refused.value.get()).unwrap();
         assert_eq!((false, refused), error("error", "never"));
+    }
+
+    #[test]
+    fn a_script_makes_up_no_kind_of_failure() {
+        let fault =
+            |kind: &str| Fault { name: "CallError".to_owned(), kind: Some(kind.to_owned()), ..Fault::default() };
+        let told = |kind: &str| answer(&End::Failed(fault(kind)), &Log::new(10), &Code::default());
+        for kind in ["tool_error", "denied"] {
+            let own = told(kind).member("_meta").and_then(|own| own.member(meta::HOST_ERROR));
+            assert_eq!(own.and_then(|own| own.text("kind")).as_deref(), Some(kind));
+        }
+        assert!(told("none of ours").member("_meta").is_none());
     }
 
     #[test]

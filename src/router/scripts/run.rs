@@ -95,7 +95,7 @@ async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -
         while running.len() + replies.len() < code.parallel
             && let Some((id, name, arguments)) = wanted.pop_front()
         {
-            waiting -= arguments.get().len();
+            waiting -= name.len() + arguments.get().len();
             running.push(call(inner, (id, name, arguments), code.memory / 2));
         }
         if process.has_written()
@@ -124,7 +124,7 @@ async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -
                     return End::Calls;
                 }
                 // What waits here counts for the memory of the script.
-                waiting += arguments.get().len();
+                waiting += name.len() + arguments.get().len();
                 if waiting > code.memory {
                     return End::Said;
                 }

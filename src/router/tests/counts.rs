@@ -75,6 +75,9 @@ async fn requests_count_for_their_server_with_their_end() {
     assert_eq!((script.failures(Kind::RateLimited), script.failures(Kind::Timeout)), (1, 0));
     assert_eq!(script.read(Count::RequestBytes), 30 + 33 + 30 + 30 + 30);
     assert!(script.read(Count::ResponseBytes) > 0);
+    // Two results; errors are none.
+    assert!(script.results() > 0 && script.results() < script.read(Count::ResponseBytes));
+    assert_eq!((script.results_in("all", false), script.results_in("other", false)), (script.results(), 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,8 @@
 
 mod bubble;
 mod door;
+#[cfg(feature = "script")]
+mod calls;
 mod filter;
 mod grants;
 mod launch;
@@ -77,6 +79,12 @@ pub(super) fn cannot_start(has_state: bool) -> bool {
 /// Returns what the level does not keep on this machine.
 pub(super) fn gaps() -> Vec<&'static str> {
     Kernel::here().gaps().into_iter().collect()
+}
+
+/// Leaves this process the system calls that a script needs, if the kernel can refuse the others.
+#[cfg(feature = "script")]
+pub(super) fn confine_script() -> std::io::Result<()> {
+    if Kernel::here().calls { calls::keep().map_err(std::io::Error::other) } else { Ok(()) }
 }
 
 /// Returns the command of the launcher. With `weak`, keeps what can be kept.

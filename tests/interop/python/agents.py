@@ -3,7 +3,8 @@
 The agents do not run by default, since their downloads are large: `tests/interop/run --only agents`. Each has its own
 home, no key of the user's, and settings that turn telemetry off; as root the stage runs in a network namespace with only
 loopback. Three ways: over HTTP at a warm daemon without earlier clients; `stdio` after a run that may have kept the lists;
-`stdio` beside a daemon of the same config. The function named after an agent has its settings for a headless run.
+`stdio` beside a daemon of the same config. And in code mode, over HTTP and `stdio`: the model finds a tool, has it described, calls
+it, and calls it by a script. The function named after an agent has its settings for a headless run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from census import Census
 from fixtures import listed, status
-from model import FINAL, Model
+from model import FINAL, Model, Step
 from world import HERE, MARK, Report, World, end, free_port, none_left, refuses, until
 
 PROMPT = "Note the word. Use the tool for that."
@@ -108,7 +109,7 @@ def installed(folder: Path, report: Report) -> list[Agent]:
 class Site:
     """One home with one config of four servers, each with its own mark, for the hosts and agents in it."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, host: dict[str, Any] | None = None) -> None:
         self.world, self.name = world, f"agents-{name}"
         self.home = world.root / "home" / self.name
         self.work = self.home / "work"
@@ -137,7 +138,7 @@ class Site:
         }
         servers["memory"]["env"]["MEMORY_FILE_PATH"] = str(self.home / "memory.jsonl")
         self.config = world.root / f"{self.name}.json"
-        self.config.write_text(json.dumps({"mcpServers": servers}))
+        self.config.write_text(json.dumps({"mcpServers": servers, "host": host or {}}))
         self.stdio = {"command": world.binary, "args": ["stdio", "--config", str(self.config)]}
 
     @contextlib.contextmanager
@@ -159,20 +160,23 @@ class Site:
         for mark in self.marks.values():
             none_left(mark, {}, 6)
 
-    def keep(self) -> None:
+    def keep(self, lists: str = "tally__note") -> None:
         """An earlier run in the agent's folder whose servers all connect, so that their lists may be kept for the next one."""
         with self.daemon(self.work) as entry:
             names = listed(entry["url"])
-            if "tally__note" not in names:
+            if lists not in names:
                 raise AssertionError(names)
+
+    def note(self, tool: str = "tally__note") -> Step:
+        return Step(tool, {"word": self.word}, f"noted {self.word}")
 
     def calls(self) -> list[str]:
         return [line for line in self.book.read_text().splitlines() if line.startswith("call ")]
 
 
-def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Census, str]:
+def run(site: Site, agent: Agent, entry: Entry, *steps: Step) -> tuple[Model, Census, str]:
     """Runs the agent headless, from start to end."""
-    model = Model(tool, {"word": site.word}, f"noted {site.word}")
+    model = Model(*steps)
     try:
         words, variables = agent.prepare(site.home, entry, model.url)
         began = time.monotonic()
@@ -200,7 +204,7 @@ def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, t
     label = f"agents: {agent.name}, {label}"
     before = len(site.calls())
     try:
-        model, census, said = run(site, agent, entry, tool)
+        model, census, said = run(site, agent, entry, site.note(tool))
     except Exception as error:  # it did not run: one line says why
         report.line(f"{label}: runs", f"{type(error).__name__}: {error}")
         return
@@ -212,16 +216,44 @@ def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, t
             raise AssertionError(f"{len(model.first)} tools after {model.first_after:.1f} s, {len(ours)} of ours, not this one")
     with report.check(f"{label}: one call, and its result at the model"):
         calls = site.calls()[before:]
-        if not model.called:
-            raise AssertionError("the model had no tool to call")
+        if wrong := model.wrong():
+            raise AssertionError(f"{wrong}; {len(calls)} calls at the server")
         if len(calls) != 1 or not calls[0].endswith(site.word):
-            raise AssertionError(f"{len(calls)} calls at the server; the model was handed {model.result}")
-        if model.expected not in (model.result or ""):
-            raise AssertionError(f"the model was handed {model.result}")
+            raise AssertionError(f"{len(calls)} calls at the server; the model was handed {model.results}")
         if FINAL not in said:
             raise AssertionError(f"the agent did not say the model's last word: {said[-300:]}")
     if census.total:
         with report.check(f"{label}: one process per server at any moment"):
+            census.one_each()
+
+
+CODE = {"catalog": {"mode": "code", "code": {"tools": "all"}}}
+SCRIPT = """
+const words = [input.word + "-a", input.word + "-b"];
+const said = await Promise.all(words.map((word) => call("tally__note", { word })));
+return said.sort().join(", ");
+"""
+
+
+def by_script(report: Report, site: Site, agent: Agent, entry: Entry, label: str) -> None:
+    """Does one run in code mode: finds the tool, has it described, calls it, and calls it twice by a script."""
+    label, word = f"agents: {agent.name}, {label}", site.word
+    steps = (
+        Step("find_tools", {"query": "write a word down"}, "tally__note("),
+        Step("find_tools", {"names": ["tally__note"], "detail": "schema"}, "Use this whenever a word is to be noted"),
+        Step("call_tool", {"name": "tally__note", "arguments": {"word": word}}, f"noted {word}"),
+        Step("run_script", {"script": SCRIPT, "input": {"word": word}}, f"noted {word}-a, noted {word}-b"),
+    )
+    with report.check(f"{label}: finds, has described, calls, and runs a script"):
+        model, census, said = run(site, agent, entry, *steps)
+        if model.first is None or any("tally__note" in name for name in model.first):
+            raise AssertionError(f"the first request has the tools {model.first}")
+        if wrong := model.wrong():
+            raise AssertionError(wrong)
+        noted = sorted(line.rpartition(" ")[2] for line in site.calls())
+        if noted != [word, f"{word}-a", f"{word}-b"] or FINAL not in said:
+            raise AssertionError(f"the server was called with {noted}; the agent said {said[-300:]}")
+        if census.total:
             census.one_each()
 
 
@@ -248,6 +280,14 @@ def through(world: World, report: Report, folder: Path) -> None:
             judged(report, site, agent, site.stdio, "stdio beside a daemon")
             with report.check(f"agents: {agent.name}, stdio beside a daemon: one process per server stays"):
                 stays(site)
+        site = Site(world, f"{agent.name}-code-http", CODE)
+        with report.check(f"agents: {agent.name}, code mode over HTTP: the daemon starts, and ends"), site.daemon() as entry:
+            by_script(report, site, agent, entry, "code mode over HTTP")
+        site = Site(world, f"{agent.name}-code-stdio", CODE)
+        with report.check(f"agents: {agent.name}, code mode over stdio: an earlier run keeps its lists"):
+            site.keep("run_script")
+            by_script(report, site, agent, site.stdio, "code mode over stdio")
+            gone(report, site, f"{agent.name}, code mode over stdio")
     if len(found) > 1:
         together(world, report, found)
 
@@ -258,12 +298,12 @@ def together(world: World, report: Report, agents: list[Agent]) -> None:
     label = f"agents: {len(agents)} at once at one daemon"
     with report.check(f"{label}: the daemon starts, and ends"), site.daemon() as entry:
         with ThreadPoolExecutor(max_workers=len(agents)) as pool:
-            runs = [pool.submit(run, site, agent, entry, "tally__note") for agent in agents]
+            runs = [pool.submit(run, site, agent, entry, site.note()) for agent in agents]
         for agent, each in zip(agents, runs, strict=True):
             with report.check(f"{label}: {agent.name} has the result of its call"):
                 model, _, _ = each.result()
-                if model.expected not in (model.result or ""):
-                    raise AssertionError(f"called {model.called} times; the model was handed {model.result}")
+                if wrong := model.wrong():
+                    raise AssertionError(wrong)
         with report.check(f"{label}: one call each, and one process per server"):
             if len(site.calls()) != len(agents):
                 raise AssertionError(f"{len(site.calls())} calls at the server")

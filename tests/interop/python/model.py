@@ -1,4 +1,4 @@
-"""A scripted model on loopback: it calls one tool if the first request has it, and ends after the result.
+"""A scripted model on loopback: it calls tools one after the other, if the first request has them, and ends after the last result.
 
 It speaks the Responses API of OpenAI, the Messages API of Anthropic and the `generateContent` of Gemini, as event streams
 and, for the last two, also in one piece. Requests of an agent beside its conversation (a title, a route) have no tools and
@@ -12,20 +12,30 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 FINAL = "The script is over."
 
 
-class Model:
-    """One conversation with one agent. `tool` is the end of the tool's name, since each agent adds its own prefix."""
+@dataclass(frozen=True)
+class Step:
+    """One call. `tool` is the end of the tool's name, since each agent adds its own prefix; `expected` is in its answer."""
 
-    def __init__(self, tool: str, arguments: dict[str, Any], result: str) -> None:
-        self.tool, self.arguments, self.expected = tool, arguments, result
+    tool: str
+    arguments: dict[str, Any]
+    expected: str
+
+
+class Model:
+    """One conversation with one agent."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = steps
         self.first: list[str] | None = None  # the names of the tools of the first request
         self.first_at = self.first_after = 0.0
         self.called = 0
-        self.result: str | None = None  # the tool's answer, as the agent returned it
+        self.results: list[str] = []  # the tools' answers, as the agent returned them
         self.strange: list[str] = []  # requests that the script has no answer for
         self.lock = threading.Lock()
         model = self
@@ -92,21 +102,33 @@ class Model:
                 return "application/json", json.dumps({"input_tokens": 100, "totalTokens": 100})
         raise LookupError(path)
 
-    def _turn(self, tools: list[tuple[str | None, str]], results: list[str]) -> tuple[str | None, str] | None:
+    def wrong(self) -> str | None:
+        """Says what is wrong with the answers that the agent returned; `None` if nothing is."""
+        for at, step in enumerate(self.steps):
+            if at >= self.called:
+                return f"the model had no tool {step.tool} to call"
+            if at >= len(self.results) or step.expected not in self.results[at]:
+                return f"the model was handed {self.results[at:]} by {step.tool}, not {step.expected}"
+        return None
+
+    def _turn(self, tools: list[tuple[str | None, str]], results: list[str]) -> tuple[str | None, str, dict[str, Any]] | None:
         """Returns the next reply: a tool call (in a namespace, if there is one), or the final text."""
         if not tools:
             return None
         if self.first is None:
             self.first = [f"{space}.{name}" if space else name for space, name in tools]
             self.first_at = time.monotonic()
-        if results:
-            self.result = results[-1]
+        if len(results) > len(self.results):
+            self.results = results
+        # A request that comes again gets no second call.
+        if len(results) != self.called or self.called == len(self.steps):
             return None
-        found = [each for each in tools if each[1].endswith(self.tool)]
-        if found and not self.called:
-            self.called += 1
-            return found[0]
-        return None
+        step = self.steps[self.called]
+        found = [each for each in tools if each[1].endswith(step.tool)]
+        if not found:
+            return None
+        self.called += 1
+        return (*found[0], step.arguments)
 
     def _openai(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         tools: list[tuple[str | None, str]] = []
@@ -119,7 +141,8 @@ class Model:
         results = [json.dumps(each.get("output")) for each in items if each.get("type") == "function_call_output"]
         call = self._turn(tools, results)
         if call:
-            item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": call[1], "arguments": json.dumps(self.arguments)}
+            number, arguments = self.called, json.dumps(call[2])
+            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": call[1], "arguments": arguments}
             item |= {"namespace": call[0]} if call[0] else {}
         else:
             text = {"type": "output_text", "text": FINAL, "annotations": []}
@@ -138,11 +161,11 @@ class Model:
         results = [json.dumps(part.get("content")) for part in blocks if part.get("type") == "tool_result"]
         call = self._turn(tools, results)
         if call:
-            block = {"type": "tool_use", "id": "toolu_1", "name": call[1], "input": self.arguments}
+            block = {"type": "tool_use", "id": f"toolu_{self.called}", "name": call[1], "input": call[2]}
         else:
             block = {"type": "text", "text": FINAL}
         usage = {"input_tokens": 9, "output_tokens": 9}
-        said = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model", "scripted"), "content": [block]}
+        said = {"id": f"msg_{self.called}", "type": "message", "role": "assistant", "model": body.get("model", "scripted"), "content": [block]}
         return said | {"stop_reason": "tool_use" if call else "end_turn", "stop_sequence": None, "usage": usage}
 
     def _gemini(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +173,7 @@ class Model:
         parts = [part for each in body.get("contents", []) for part in each.get("parts", [])]
         results = [json.dumps(part["functionResponse"]) for part in parts if "functionResponse" in part]
         call = self._turn(tools, results)
-        part = {"functionCall": {"name": call[1], "args": self.arguments}} if call else {"text": FINAL}
+        part = {"functionCall": {"name": call[1], "args": call[2]}} if call else {"text": FINAL}
         candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
         usage = {"promptTokenCount": 9, "candidatesTokenCount": 9, "totalTokenCount": 18}
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted"}

@@ -12,6 +12,7 @@ mod status;
 mod terminal;
 #[cfg(target_os = "linux")]
 mod threads;
+mod tokens;
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! The process of a script: what it has, how it ends, and that nothing of it is left.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -77,6 +78,12 @@ fn whatever_a_script_does_it_ends_and_nothing_of_it_is_left() {
         ("Promise.prototype.then = null; JSON.parse = null; globalThis.call = null; throw 1", "Error: 1"),
         ("Object.defineProperty(Error.prototype, 'name', { get() { for (;;) {} } }); throw new Error('x')", "cpu"),
         ("throw { toString() { throw 1 } }", "run_script: "),
+        ("throw new Proxy({}, { get() { throw 1 } })", "Error: what the script threw cannot be shown"),
+        ("RegExp.prototype.exec = null; Map.prototype.get = null; throw new Error('x')", "cannot be shown"),
+        (
+            "await call('x'.repeat(1025))",
+            "RangeError at line 1: call: the name of the tool has more than 1024 characters",
+        ),
         ("throw { toJSON() { for (;;) {} } }", "cpu"),
         ("return { toJSON() { for (;;) {} } }", "cpu"),
         ("console.log({ toJSON() { for (;;) {} } })", "cpu"),
@@ -117,7 +124,12 @@ fn the_process_of_a_script_has_nothing_that_it_does_not_need() {
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
     assert_eq!((fields[2], fields[16]), (script.to_string().as_str(), "19"), "its own group, and the last to get time");
     assert!(read("status").contains("NoNewPrivs:\t1"));
-    assert_eq!(std::fs::read_link(format!("/proc/{script}/cwd")).unwrap(), std::path::Path::new("/"));
+    #[cfg(all(target_os = "linux", feature = "sandbox"))]
+    if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        let filtered = wait(|| Some(read("status")).filter(|status| status.contains("Seccomp:\t2")));
+        assert!(filtered.contains("Seccomp_filters:\t1"), "{filtered}");
+    }
+    assert_eq!(std::fs::read_link(format!("/proc/{script}/cwd")).unwrap(), Path::new("/"));
 }
 
 #[test]

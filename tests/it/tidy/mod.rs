@@ -45,6 +45,8 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("install", 1, &["keep", "dial", "trees"]),
     ("sandbox", 1, &["dial"]),
     ("script", 1, &[]),
+    ("sandbox", 1, &[]),
+    ("script", 1, &["sandbox"]),
     ("transport", 1, &["lineage", "dial", "auth", "trees", "sandbox", "script"]),
     ("policy", 1, &[]),
     ("registry", 1, &["policy"]),
