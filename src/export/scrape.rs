@@ -89,7 +89,7 @@ mod tests {
             }
             seen
         };
-        let (result, seen) = tokio::join!(in_pieces(&all, measure), other);
+        let (result, seen) = futures_util::future::join(in_pieces(&all, measure), other).await;
         assert_eq!((result, seen), (all.clone(), vec![PIECE, 2 * PIECE]));
     }
 }
