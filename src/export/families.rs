@@ -13,6 +13,7 @@ use crate::answered::{End, Kind};
 use crate::counts::{Buckets, Count, Door, Group, HostCount};
 use crate::manager::{Ledger, ServerGauges};
 use crate::policy::DEFAULT;
+use crate::registry::tokens::estimate;
 use crate::upstream::StateName;
 
 /// One metric with all its series.
@@ -170,7 +171,7 @@ pub(super) const FAMILIES: &[Family] = &[
         each(facts, out, |server| definition_bytes(server).map(|bytes| bytes as u64))
     }),
     family("definition_tokens", G, "Tokens of the definitions of the server's tools, as estimated.", |facts, out| {
-        each(facts, out, |server| Some(server.offer.as_ref()?.tokens(crate::registry::Kind::Tools) as u64))
+        each(facts, out, |server| Some(server.offer.as_ref()?.tokens(estimate) as u64))
     }),
     family("list_tools", G, "Tools in each list of the view.", |facts, out| lists(facts, out, |ledger| ledger.listed)),
     family("list_tokens", G, "Tokens of each list of tools of the view, as estimated.", |facts, out| {

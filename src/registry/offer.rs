@@ -12,7 +12,6 @@ use super::compiled;
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
-use super::tokens::estimate;
 use super::{Caps, Kind, Problems, quoted};
 use crate::adapt::{self, task};
 use crate::config::Hints;
@@ -58,9 +57,8 @@ pub(super) struct List {
     asked: bool,
     problems: Vec<String>,
     hash: u128,
-    /// How many bytes the definitions have.
+    /// How many bytes the definitions have, and about how many tokens, counted when somebody asks.
     bytes: usize,
-    /// How many tokens they are about; counted when somebody asks.
     tokens: OnceLock<usize>,
     /// The tools that some clients are shown differently, for each group of revisions; found when such a client first
     /// lists.
@@ -186,11 +184,11 @@ impl Offer {
         self.list(kind).bytes
     }
 
-    /// Returns about how many tokens the definitions in a list are. They are counted once, which takes long for long lists.
+    /// Returns about how many tokens the tools are, as `estimate` counts them, once.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics ask"))]
-    pub(crate) fn tokens(&self, kind: Kind) -> usize {
-        let list = self.list(kind);
-        *list.tokens.get_or_init(|| list.definitions.iter().map(|one| estimate(one.json.as_str())).sum())
+    pub(crate) fn tokens(&self, estimate: fn(&str) -> usize) -> usize {
+        let List { tokens, definitions, .. } = &**self.list(Kind::Tools);
+        *tokens.get_or_init(|| definitions.iter().map(|one| estimate(one.json.as_str())).sum())
     }
 
     /// Returns the names in a list, each with its definition exactly as the server sent it.
