@@ -194,13 +194,15 @@ fn a_feed_that_reads_too_late_is_told_what_it_missed() {
     let mut late = Feed::open(home, &daemon, &parts);
     late.until(|event| event["type"] == "snapshot");
     let mut quick = Feed::open(home, &daemon, &parts);
-    let (mut bytes, mut last) = (0, Value::Null);
-    // What its socket holds is not unread.
+    let (mut bytes, mut last) = (0, String::new());
+    // What its socket holds is not unread. To hold each event against the schema takes too long here.
     while bytes < (3 << 20) {
-        last = quick.next();
-        assert_ne!(last["type"], "gap", "it reads in time");
-        bytes += last.to_string().len();
+        last.clear();
+        quick.0.read_line(&mut last).unwrap();
+        assert!(!last.starts_with(r#"{"type":"gap""#), "it reads in time: {last}");
+        bytes += last.len();
     }
+    let last: Value = serde_json::from_str(&last).unwrap();
     let events = late.until(|event| event["type"] == "snapshot");
     let gap = &events[events.len() - 2];
     assert!(gap["type"] == "gap" && gap["missed"].as_u64().is_some_and(|missed| missed > 500), "{gap}");
