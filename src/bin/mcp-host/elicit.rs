@@ -50,7 +50,7 @@ impl ClientHandler for Terminal {
         let mut answers = self.answers.lock().await;
         // A moving bar would draw over the question.
         let _still = output.still();
-        let lines = if question.is_of_host() { message.lines().collect() } else { vec![&*message] };
+        let lines = if question.is_of_host() { message.lines().collect() } else { vec![message] };
         for (at, line) in lines.into_iter().enumerate() {
             output.talk(&if at == 0 { format!("{asker} asks: {line}") } else { line.to_owned() });
         }
