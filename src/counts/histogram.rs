@@ -52,6 +52,16 @@ impl Buckets {
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
+
+    /// Adds those of another histogram with the same bounds.
+    #[cfg(feature = "otel")]
+    pub(crate) fn join(&mut self, other: Self) {
+        self.sum += other.sum;
+        match self.counts.is_empty() {
+            true => self.counts = other.counts,
+            false => self.counts.iter_mut().zip(other.counts).for_each(|((_, count), (_, more))| *count += more),
+        }
+    }
 }
 
 impl<const N: usize> Histogram<N> {

@@ -45,7 +45,7 @@ struct Inner {
     /// Whether the audit cannot be written now.
     is_audit_failing: AtomicBool,
     overhead: Overhead,
-    /// Answers over HTTP, by door (`http`, `sse`) and by the first digit of their status, from 2 to 5.
+    /// Answers, by door and by the first digit of their status, from 2 to 5.
     requests: [[AtomicU64; 4]; Door::ALL.len()],
     tools: ToolGlobs,
     /// How long sessions of clients lasted, by door and revision.
@@ -57,22 +57,27 @@ struct Inner {
     started: Started,
 }
 
-/// A door whose requests are counted by status.
+/// A door whose requests are counted by status. Messages over stdio and the socket have the status that HTTP would give
+/// them: 2xx for an answer, 4xx for a message that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Http,
     Sse,
     Console,
+    Stdio,
+    Socket,
 }
 
 impl Door {
-    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Console];
+    pub(crate) const ALL: [Self; 5] = [Self::Http, Self::Sse, Self::Console, Self::Stdio, Self::Socket];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Sse => "sse",
             Self::Console => "console",
+            Self::Stdio => "stdio",
+            Self::Socket => "socket",
         }
     }
 }
@@ -442,14 +447,14 @@ impl Counts {
         self.0.is_audit_failing.load(Ordering::Relaxed)
     }
 
-    /// Counts an answer over HTTP.
+    /// Counts an answer.
     pub(crate) fn answered(&self, door: Door, status: u16) {
         if let Some(at) = usize::from(status / 100).checked_sub(2).filter(|at| *at < 4) {
             self.0.requests[door as usize][at].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns how many answers over HTTP had a status of this hundred, from 2 to 5.
+    /// Returns how many answers at a door had a status of this hundred, from 2 to 5.
     pub(crate) fn answers(&self, door: Door, hundred: usize) -> u64 {
         self.0.requests[door as usize][hundred - 2].load(Ordering::Relaxed)
     }

@@ -2,9 +2,10 @@
 //! copied.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use crate::protocol::Frame;
 use crate::queues::Share;
@@ -53,6 +54,20 @@ impl Outbox {
 
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Writes some of the bytes that wait.
+    ///
+    /// # Cancel safety
+    /// If the wait is dropped, exactly the written bytes have left the outbox.
+    pub(super) async fn write_to<W: AsyncWrite + Unpin>(&mut self, output: &mut W) -> io::Result<()> {
+        if output.write_buf(self).await? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        if self.is_empty() {
+            output.flush().await?;
+        }
+        Ok(())
     }
 }
 

@@ -174,10 +174,7 @@ pub(super) const FAMILIES: &[Family] = &[
         each(facts, out, |server| definition_bytes(server).map(|bytes| bytes as u64))
     }),
     family("definition_tokens", G, "Tokens of the definitions of the server's tools, as estimated.", |facts, out| {
-        each(facts, out, |server| {
-            let definitions = server.offer.as_ref()?.definitions(crate::registry::Kind::Tools);
-            Some(definitions.map(|definition| estimate(definition.as_str()) as u64).sum())
-        })
+        each(facts, out, |server| Some(server.offer.as_ref()?.tokens(estimate) as u64))
     }),
     family("list_tools", G, "Tools in each list of the view.", |facts, out| lists(facts, out, |ledger| ledger.listed)),
     family("list_tokens", G, "Tokens of each list of tools of the view, as estimated.", |facts, out| {
@@ -212,7 +209,7 @@ pub(super) const FAMILIES: &[Family] = &[
     family("client_queue_bytes", G, "Bytes that wait for clients.", |facts, out| {
         out.count(&[], facts.scrape.queued as u64)
     }),
-    family("door_requests", C, "Answers to requests over HTTP.", doors),
+    family("door_requests", C, "Answers to requests, by the door that they came through.", doors),
     family("clients_cut", C, "Clients that were cut off.", |facts, out| {
         out.count(&[("reason", "queue")], facts.scrape.cuts)?;
         out.count(&[("reason", "auth")], facts.scrape.counts.read(HostCount::CutAuth))

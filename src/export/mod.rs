@@ -2,9 +2,9 @@
 //!
 //! In: the counts of the host (`counts`) and the gauges of its tables, at the moment of a scrape. Out: text, at most
 //! [`MOST`] bytes, made at most once a second. **Invariant:** a scrape starts no server, waits for none, and does not hold
-//! up the runtime: numbers are gathered there, text is written on a thread that may block. Label values are names in the
-//! config, names of tools that the config wants, and words of fixed sets; never anything of a client. Start at [`text`];
-//! `families.rs` has every metric.
+//! up the runtime: numbers are gathered there in short pieces, text is written on a thread that may block, and neither holds
+//! a lock that calls wait for. Label values are names in the config, names of tools that the config wants, and words of
+//! fixed sets; never anything of a client. Start at [`text`]; `families.rs` has every metric.
 
 mod families;
 #[cfg(feature = "otel")]
@@ -43,7 +43,7 @@ pub(crate) async fn text(router: &Router) -> Bytes {
     {
         return text.clone();
     }
-    let (mut scrape, manager) = (Scrape::of(router), router.manager().clone());
+    let (mut scrape, manager) = (Scrape::of(router).await, router.manager().clone());
     // A panic there leaves a text without metrics, which is none to a scraper.
     let written = tokio::task::spawn_blocking(move || {
         scrape.ledgers = manager.ledgers();

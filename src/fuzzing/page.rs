@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use crate::downstream::admin::Act;
 use crate::downstream::console::fuzzing as page;
 use crate::record::fuzzing::told;
 
@@ -29,6 +30,10 @@ pub fn console(data: &[u8]) {
     }
     if let Some(refused) = page::refused(body) {
         is_refusal(&refused);
+    }
+    // The socket takes the same bodies, each under the name of its request.
+    if let Some(request) = Act::read(body, false) {
+        let _ = (page::at_socket(&request.name), page::takes(&request.body));
     }
     let Ok(Value::Object(mut value)) = serde_json::from_slice::<Value>(body) else { return };
     shown(&Value::Object(value.clone()), body);
@@ -63,13 +68,14 @@ fn shown(value: &Value, body: &[u8]) {
 mod tests {
     #[test]
     fn requests_are_read_and_refused() {
-        let seeds: [&[u8]; 9] = [
+        let seeds: [&[u8]; 10] = [
             b"/\n{\"two\\nlines\":1}",
             b"/console/feed?from=1&past=2&parts=calls,lines&arguments=shape\n",
             b"/console/feed?arguments=raw\n{\"code\":\"x\"}",
             b"/console/call\n{\"tool\":\"a\",\"arguments\":{\"text\":[1,{\"b\":null}]}}",
             b"/console/answer\n{\"call\":1,\"question\":2,\"action\":\"accept\",\"content\":{}}",
             b"/console/approve\n{\"kind\":\"definitions\",\"server\":\"a\",\"hash\":\"b\"}",
+            b"/\n{\"call\":{\"tool\":\"a\"}}",
             b"/console/login\n{\"server\":\"a\",\"device\":true}",
             b"\xff?\xff=\n{",
             b"",

@@ -12,14 +12,18 @@ use crate::auth::Redirect;
 use crate::config::edit::{self, Change};
 use crate::config::{self, LoadRequest};
 use crate::downstream::admin::{
-    CodeBegun, LoginBegun, OpenRequest, PageAnswer, PageLink, PageReply, PageRequest, Refused, Revoked, SignedOut,
+    Act, ActAnswer, Acted, CodeBegun, LoginBegun, OpenRequest, PageAnswer, PageLink, PageReply, PageRequest, Refused,
+    Revoked, SignedOut,
 };
 use crate::downstream::console::access::Access;
-use crate::downstream::console::{Deeds, Switched};
+use crate::downstream::console::{Answer, Console, Deeds, Route, Switched};
+use crate::downstream::http;
 use crate::edits::{self, Edits};
 use crate::keep;
 use crate::manager::Reload;
 
+/// Why a process does nothing at the socket.
+const BELOW: &str = "a server of a running mcp-host has started this process, and no server may act as the user";
 /// How often to begin again when another program writes a config at the same time.
 const TRIES: usize = 20;
 
@@ -63,6 +67,24 @@ impl Host {
             PageRequest::Open(request) => self.page_link(access, listen, request).map(PageReply::Link),
             PageRequest::Revoke {} => Ok(PageReply::Revoked(Revoked { ended: access.end_all() })),
         }
+    }
+
+    /// Does what a request of the page's API at the status socket asks for.
+    pub(super) async fn act(&self, console: &Console, request: Act) -> ActAnswer {
+        let Act { name, body, is_below } = request;
+        let route = Route::at_socket(&name)?;
+        if is_below && !route.looks() {
+            return Some(Err(Refused::because(BELOW)));
+        }
+        let answer = match http::page_identity(&self.0.manager.settings()) {
+            Ok(identity) => console.serve_at_socket(route, identity, body).await,
+            Err(no) => Err(no),
+        };
+        Some(match answer {
+            Ok(Answer::Json(text)) => Ok(Acted::Line(text)),
+            Ok(Answer::Lines(lines)) => Ok(Acted::Lines(lines)),
+            Err(no) => Err(no.refused()),
+        })
     }
 
     async fn switch_entry(&self, server: String, file: PathBuf, on: bool) -> Result<Switched, String> {

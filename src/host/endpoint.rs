@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Host, lock};
 use crate::config::{Console, HostSettings};
 use crate::downstream::admin::{self, Answers, Guests, OpenRequest, PageLink, Refused, Run, StatusSocket};
+use crate::downstream::console::Console as Page;
 use crate::downstream::console::access::Access;
 use crate::downstream::http::{self, Threads};
 use crate::error::{Error, ErrorKind};
@@ -157,7 +158,10 @@ impl HttpEndpoint {
                 let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
                 let page = |request| host.page(&access, listen, request);
                 let restart = |server: &str| host.0.configured.restart(server);
-                let answers = Answers { reload: || host.reload_now(), restart, sign_in, page };
+                let (router, run, deeds) = (host.0.router.clone(), socket.run().clone(), Arc::new(host.clone()));
+                let console = Page::new(router, access.clone(), run, (Some(deeds), stop.clone()));
+                let act = |request| host.act(&console, request);
+                let answers = Answers { reload: || host.reload_now(), restart, sign_in, page, act };
                 socket.serve(&host.0.router, answers, guest, &stop).await;
             }
         };

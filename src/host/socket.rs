@@ -1,5 +1,6 @@
 //! A daemon without a port: the local socket is its only door, and the daemon ends when it has been unused for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, interval, sleep};
@@ -7,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use crate::downstream::admin::{self, Answers, At, Guests, Refused, StatusSocket};
+use crate::downstream::console::Console;
+use crate::downstream::console::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::queues::STUCK;
 
@@ -54,7 +57,10 @@ impl SocketEndpoint {
         let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
         let page = |_| Err(Refused::because("this daemon has no port, and so no page"));
         let restart = |server: &str| host.0.configured.restart(server);
-        let answers = Answers { reload: || host.reload_now(), restart, sign_in, page };
+        let (router, run, deeds) = (host.0.router.clone(), socket.run().clone(), Arc::new(host.clone()));
+        let console = Console::new(router, Access::default(), run, (Some(deeds), stop.clone()));
+        let act = |request| host.act(&console, request);
+        let answers = Answers { reload: || host.reload_now(), restart, sign_in, page, act };
         let door = socket.serve(&host.0.router, answers, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;

@@ -36,12 +36,14 @@ pub(crate) struct ServerGauges {
 }
 
 impl Manager {
-    /// Measures all servers, in config order.
+    /// Measures all servers, in config order. With many servers it takes longer than the runtime should wait; a scrape
+    /// asks for one after another.
     pub(crate) fn gauges(&self) -> Vec<ServerGauges> {
         self.servers().iter().map(|server| self.gauges_of(server)).collect()
     }
 
-    fn gauges_of(&self, server: &Server) -> ServerGauges {
+    /// Measures one server.
+    pub(crate) fn gauges_of(&self, server: &Server) -> ServerGauges {
         let upstreams = server.upstreams();
         let queued = server.slots.as_ref().map_or(0, |slots| Slots::count(slots).1);
         // Those that wait for a slot are among them.
@@ -59,7 +61,7 @@ impl Manager {
             offer: offers.max_by_key(|offer| offer.count(Kind::Tools)),
             token_expires: tokens.and_then(|tokens| tokens.token_expires()),
             refreshes: tokens.map(|tokens| tokens.refreshes()),
-            unapproved: server.changed_lines().len(),
+            unapproved: server.changed_count(),
         }
     }
 }

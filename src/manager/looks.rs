@@ -1,10 +1,11 @@
 //! Merged catalogs for internal use: for the status, and to route calls to unlisted names.
 //!
-//! A client can cause any number of these, some without an access token, so each is merged once, until lists change.
-//! **Invariant:** merging one assigns no name to a server.
+//! A client can cause any number of these, some without an access token, so each is merged once, until lists change. To merge
+//! many lists takes long: only those who need the same catalog wait for it. **Invariant:** merging one assigns no name to a
+//! server.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::sight::Scope;
 use super::view::Key;
@@ -17,13 +18,16 @@ pub(super) struct Looks {
     generation: u64,
     /// How many names without a prefix had an owner.
     owned: usize,
-    catalogs: HashMap<Key, Arc<Catalog>>,
+    catalogs: HashMap<Key, Place>,
     /// What views show, each with the catalog that it was made of.
-    seen: HashMap<Key, (Arc<Catalog>, Arc<Catalog>)>,
+    seen: HashMap<Key, (Arc<Catalog>, Place)>,
     /// How many catalogs were merged in total.
     #[cfg(test)]
     made: usize,
 }
+
+/// The place of a catalog: whoever finds it empty makes the catalog, without a lock on the table.
+type Place = Arc<OnceLock<Arc<Catalog>>>;
 
 /// How many catalogs are kept; at the limit, all of them are dropped.
 const MOST: usize = 64;
@@ -50,18 +54,16 @@ impl Inner {
             looks.seen.clear();
             looks.catalogs.extend(same.map(|same| (key.clone(), same)));
         }
-        if let Some(catalog) = looks.catalogs.get(&key) {
-            return catalog.clone();
-        }
-        let mut scratch = owners.clone();
-        drop(owners);
-        let catalog = Arc::new(Catalog::merge(parts, &self.naming, &mut scratch));
-        looks.catalogs.insert(key, catalog.clone());
-        #[cfg(test)]
-        {
-            looks.made += 1;
-        }
-        catalog
+        let (place, mut scratch) = (looks.catalogs.entry(key).or_default().clone(), owners.clone());
+        drop((owners, looks));
+        let merge = || {
+            #[cfg(test)]
+            {
+                lock(&self.looks).made += 1;
+            }
+            Arc::new(Catalog::merge(parts, &self.naming, &mut scratch))
+        };
+        place.get_or_init(merge).clone()
     }
 
     /// Returns what a view shows of the merged catalog of these parts.
@@ -69,16 +71,20 @@ impl Inner {
         let whole = self.look(&scope.whole(), parts);
         let key = Key::of(scope, parts);
         let mut looks = lock(&self.looks);
-        let made = looks.seen.get(&key).filter(|(of, _)| Arc::ptr_eq(of, &whole));
-        if let Some((_, catalog)) = made {
-            return catalog.clone();
-        }
-        let catalog = Arc::new(whole.through(lens));
-        if looks.seen.len() >= MOST {
-            looks.seen.clear();
-        }
-        looks.seen.insert(key, (whole, catalog.clone()));
-        catalog
+        let known = looks.seen.get(&key).filter(|(of, _)| Arc::ptr_eq(of, &whole));
+        let place = match known {
+            Some((_, place)) => place.clone(),
+            None => {
+                if looks.seen.len() >= MOST {
+                    looks.seen.clear();
+                }
+                let place = Place::default();
+                looks.seen.insert(key, (whole.clone(), place.clone()));
+                place
+            }
+        };
+        drop(looks);
+        place.get_or_init(|| Arc::new(whole.through(lens))).clone()
     }
 }
 

@@ -433,6 +433,12 @@ impl Server {
         withheld.map(|held| (held.what, held.name.clone())).collect()
     }
 
+    /// Returns how many definitions differ from what was approved.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics and feeds ask"))]
+    pub(super) fn changed_count(&self) -> usize {
+        lock(&self.pinned.standing).iter().map(|standing| standing.waiting.len()).sum()
+    }
+
     /// Describes what differs from what was approved, a line for each definition.
     pub(super) fn changed_lines(&self) -> Vec<String> {
         let standing = lock(&self.pinned.standing);

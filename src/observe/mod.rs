@@ -98,7 +98,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) principal: &'a str,
     /// The name that the client gave for itself: shown, never trusted.
     pub(crate) client: Option<Arc<str>>,
-    /// The door that it came through: `http`, `sse`, or `stdio`; `None` for the embedding program.
+    /// The door that it came through: `http`, `sse`, `stdio`, `socket`, or `console`; `None` for the embedding program.
     pub(crate) door: Option<&'static str>,
     /// When it begins.
     pub(crate) at: SystemTime,

@@ -76,6 +76,15 @@ impl Told {
         *self = Self::Read { shape: told(false), masked: told(true) };
     }
 
+    /// Returns how many bytes are told of it, at most.
+    pub(super) fn cost(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Whole(raw) => raw.as_bytes().len().min(MOST),
+            Self::Read { shape, masked } => shape.get().len().max(masked.get().len()),
+        }
+    }
+
     /// Returns what is told of it.
     pub(super) fn told(&self, how: Arguments) -> Option<&RawValue> {
         match (self, how) {

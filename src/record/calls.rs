@@ -28,6 +28,8 @@ use crate::redact::without_query;
 const NAME: usize = 1024;
 /// How many bytes of the message of a progress notification are shown.
 const MESSAGE: usize = 120;
+/// About how many bytes an event of a call has, beside what is told of its arguments and its result.
+const COST: usize = 360;
 /// How many milliseconds are between two events of progress of one call.
 const PROGRESS: u64 = 250;
 
@@ -62,6 +64,13 @@ pub(super) struct Progress {
     total: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+}
+
+impl Progress {
+    /// Returns about how many bytes it adds to an event.
+    pub(super) fn cost(&self) -> usize {
+        self.message.as_ref().map_or(0, String::len)
+    }
 }
 
 /// How a call ended.
@@ -250,6 +259,11 @@ impl Call {
         let At { target, scrubber, .. } = self.subject.at()?;
         let shown = scrubber.without_known(&without_query(target)).into_owned();
         Some(shown.char_indices().take_while(|(at, _)| *at < NAME).map(|(_, c)| c).collect())
+    }
+
+    /// Returns about how many bytes one of its events has.
+    pub(super) fn cost(&self) -> usize {
+        COST + lock(&self.told).iter().flat_map(|told| told.iter()).map(Told::cost).sum::<usize>()
     }
 
     /// Forgets its arguments and its result.

@@ -1,11 +1,12 @@
 //! The events of feeds, and how one feed reads them.
 //!
-//! **Invariant:** events have numbers without gaps. A feed reads the events after the last one that it read; if these
-//! are dropped already, it learns how many it missed.
+//! **Invariant:** events have numbers without gaps. All feeds read the same ones, so a feed that reads slowly keeps nothing
+//! for itself. A feed reads the events after the last one that it read. If these are dropped already, or take more than
+//! [`QUEUE`], it learns how many it missed.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,11 @@ use super::calls::{Call, Phase, Progress};
 use super::lines::Line;
 use super::passed::Counted;
 use super::{At, EVENTS, Record, unix_ms};
+
+/// How many bytes of events a feed may have unread.
+const QUEUE: u64 = 1 << 20;
+/// About how many bytes a short event has.
+const SHORT: usize = 128;
 
 /// What a feed is about.
 ///
@@ -66,11 +72,28 @@ pub(super) struct State {
     pub(super) cause: Option<Arc<str>>,
 }
 
+impl What {
+    /// Returns about how many bytes its line of JSON has.
+    fn cost(&self) -> u64 {
+        let bytes = match self {
+            Self::Begun(call) | Self::Ended(call) => call.cost(),
+            Self::Progress(call, progress) => call.cost() + progress.cost(),
+            Self::Counts(counts) => counts.len() * SHORT,
+            Self::Line(line) => line.cost(),
+            Self::State(state) => SHORT + state.cause.as_ref().map_or(0, |cause| cause.len()),
+            Self::Other(_, members) => SHORT + members.len(),
+        };
+        bytes as u64
+    }
+}
+
 /// Something that happened, and its number.
 #[derive(Clone)]
 pub(crate) struct Event {
     pub(crate) seq: u64,
     at: u64,
+    /// The bytes of all events before it.
+    begins: u64,
     what: What,
 }
 
@@ -79,6 +102,8 @@ pub(crate) struct Event {
 pub(super) struct Events {
     /// The number of the newest event.
     last: u64,
+    /// The bytes of all events so far.
+    bytes: u64,
     ring: VecDeque<Event>,
 }
 
@@ -89,10 +114,19 @@ impl Events {
 
     pub(super) fn push(&mut self, at: u64, what: What) {
         self.last += 1;
-        if self.ring.len() == EVENTS {
+        let (cost, begins) = (what.cost(), self.bytes);
+        self.bytes += cost;
+        self.ring.push_back(Event { seq: self.last, at, begins, what });
+        // A feed may have read none of a mebibyte of small events.
+        while self.ring.len() > EVENTS && self.bytes_after(self.before() + 1) >= QUEUE {
             self.ring.pop_front();
         }
-        self.ring.push_back(Event { seq: self.last, at, what });
+    }
+
+    /// Returns the bytes of the events after the one with that number.
+    fn bytes_after(&self, seq: u64) -> u64 {
+        let skipped = usize::try_from(seq.saturating_sub(self.before())).unwrap_or(usize::MAX);
+        self.ring.get(skipped).map_or(0, |next| self.bytes - next.begins)
     }
 
     /// Forgets the arguments and results of the calls among them.
@@ -159,7 +193,7 @@ impl Event {
         if !self.is_wanted(wanted) {
             return;
         }
-        let Self { seq, at, what } = self;
+        let Self { seq, at, what, .. } = self;
         let call = |out: &mut Vec<u8>, call: &Call, phase: &Phase<'_>| {
             let server = call.server().map(&named);
             call.write(out, (*seq, *at), phase, (server.as_deref(), wanted.arguments));
@@ -219,8 +253,51 @@ struct Shown<'a> {
 pub(crate) enum Read {
     /// The next events, in order; none if there are none yet.
     Events(Vec<Event>),
-    /// How many events are dropped already.
+    /// How many events the feed has not read, and does not get.
     Missed(u64),
+}
+
+/// The last calls and lines from before a feed was opened, until it has read them. What is no longer kept meanwhile is gone
+/// from here, too.
+#[derive(Default)]
+pub(crate) struct Past(VecDeque<Before>);
+
+struct Before {
+    seq: u64,
+    at: u64,
+    what: BeforeWhat,
+}
+
+enum BeforeWhat {
+    Ended(Weak<Call>),
+    Line(Weak<Line>),
+}
+
+impl Past {
+    /// Takes the next events, `most` at most. Returns those that are kept, and how many are not; `None` if none is left.
+    pub(crate) fn take(&mut self, most: usize) -> Option<(Vec<Event>, u64)> {
+        let (mut events, mut gone) = (Vec::new(), 0);
+        if self.0.is_empty() {
+            return None;
+        }
+        for Before { seq, at, what } in self.0.drain(..self.0.len().min(most)) {
+            let what = match what {
+                BeforeWhat::Ended(call) => call.upgrade().map(What::Ended),
+                BeforeWhat::Line(line) => line.upgrade().map(What::Line),
+            };
+            match what {
+                Some(what) => events.push(Event { seq, at, begins: 0, what }),
+                None => gone += 1,
+            }
+        }
+        Some((events, gone))
+    }
+
+    /// Returns those that are still kept.
+    #[cfg(test)]
+    pub(crate) fn kept(mut self) -> Vec<Event> {
+        self.take(usize::MAX).map_or_else(Vec::new, |(events, _)| events)
+    }
 }
 
 /// One feed. Dropping it makes room for another one.
@@ -233,15 +310,22 @@ impl Watcher {
     }
 
     /// Returns at most `most` events after the one with that number. A number that no event has yet is from another run.
-    pub(crate) fn after(&self, seq: u64, most: usize) -> Read {
+    /// The feed may be late with more than [`QUEUE`] of events up to `replayed`: they happened before it was opened.
+    pub(crate) fn after(&self, seq: u64, most: usize, replayed: u64) -> Read {
         let kept = self.0.kept();
         let events = &kept.events;
         let before = events.before();
-        if seq < before || seq > events.last {
-            return Read::Missed(before.saturating_sub(seq));
+        if seq < before || seq > events.last || events.bytes_after(seq.max(replayed)) > QUEUE {
+            return Read::Missed(events.last.saturating_sub(seq));
         }
         let skipped = usize::try_from(seq - before).unwrap_or(usize::MAX);
         Read::Events(events.ring.iter().skip(skipped).take(most).cloned().collect())
+    }
+
+    /// Returns the number of the last event that is no longer kept.
+    #[cfg(test)]
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.kept().events.before()
     }
 
     /// Gives calls events from now on, if it wants them.
@@ -258,7 +342,7 @@ impl Watcher {
 
     /// Returns the last calls and lines, at most `most` of each, as events that this feed would have got, and the number
     /// of the newest event.
-    pub(crate) fn past(&self, most: usize, wanted: &Wanted) -> (u64, VecDeque<Event>) {
+    pub(crate) fn past(&self, most: usize, wanted: &Wanted) -> (u64, Past) {
         let mut kept = self.0.kept();
         let mut past = VecDeque::new();
         if wanted.has(Part::Calls) {
@@ -268,13 +352,15 @@ impl Watcher {
             let mut calls = kept.calls.last(most, |call| wanted.is_of(call.server()));
             calls.sort_by_key(|call| call.ended_at());
             let seq = kept.events.last;
-            past.extend(calls.into_iter().map(|call| Event { seq, at: call.ended_at(), what: What::Ended(call) }));
+            let ended = |call: Arc<Call>| (call.ended_at(), BeforeWhat::Ended(Arc::downgrade(&call)));
+            past.extend(calls.into_iter().map(ended).map(|(at, what)| Before { seq, at, what }));
         }
         if wanted.has(Part::Lines) {
             let lines = kept.lines.last(most, wanted.server.as_ref().map(|(name, _)| &**name));
-            past.extend(lines.into_iter().map(|line| Event { seq: line.seq, at: line.at, what: What::Line(line) }));
+            let said = |line: Arc<Line>| (line.seq, line.at, BeforeWhat::Line(Arc::downgrade(&line)));
+            past.extend(lines.into_iter().map(said).map(|(seq, at, what)| Before { seq, at, what }));
         }
-        (kept.events.last, past)
+        (kept.events.last, Past(past))
     }
 
     /// Adds an event that counts the calls without events, if there were some in an earlier second. Calls go on to be kept.

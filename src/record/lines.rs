@@ -126,7 +126,7 @@ impl Line {
         let _ = serde_json::to_writer(out, &shown);
     }
 
-    fn cost(&self) -> usize {
+    pub(super) fn cost(&self) -> usize {
         self.text.len() + OVERHEAD
     }
 }

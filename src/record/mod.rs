@@ -5,7 +5,8 @@
 //! times, and outcome. While somebody looks at calls, and ten minutes longer, 50 a second are also events, and those that run
 //! on for a second. Calls that run when somebody begins to look become events then (`Record::join`). Arguments and
 //! results are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
-//! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
+//! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Over a mebibyte of them that it did not read
+//! it begins anew. Start at `Record::line` and
 //! `Record::begin`; `calls.rs` has the calls, `passed.rs` those at which nobody looked, `lines.rs` the lines, `window.rs` what servers did in the last
 //! minutes, `feed.rs` the events and how feeds read them.
 
@@ -36,7 +37,7 @@ pub(crate) use self::calls::Running;
 use self::calls::{Call, Calls};
 pub use self::feed::Part;
 #[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
-pub(crate) use self::feed::{Event, Read, Wanted, Watcher};
+pub(crate) use self::feed::{Event, Past, Read, Wanted, Watcher};
 use self::feed::{Events, State, What};
 #[cfg(feature = "server")]
 use self::lines::Line;
@@ -58,7 +59,7 @@ use crate::observe::{Begun, Ended, Hears, Listener, Passed, Pending, Wants, is_c
 use crate::observe::{Passing, Subject};
 use crate::protocol::{Method, Raw};
 
-/// The most events that are kept for feeds that come back or fall behind.
+/// How many events are kept at least, for feeds that come back.
 const EVENTS: usize = 4096;
 /// How many calls that begin in one second have events.
 const BUSY: u64 = 50;

@@ -57,8 +57,9 @@ pub(super) struct List {
     asked: bool,
     problems: Vec<String>,
     hash: u128,
-    /// How many bytes the definitions have.
+    /// How many bytes the definitions have, and about how many tokens, counted when somebody asks.
     bytes: usize,
+    tokens: OnceLock<usize>,
     /// The tools that some clients are shown differently, for each group of revisions; found when such a client first
     /// lists.
     differing: [OnceLock<Box<[u32]>>; DIALECTS],
@@ -183,6 +184,13 @@ impl Offer {
         self.list(kind).bytes
     }
 
+    /// Returns about how many tokens the tools are, as `estimate` counts them, once.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics ask"))]
+    pub(crate) fn tokens(&self, estimate: fn(&str) -> usize) -> usize {
+        let List { tokens, definitions, .. } = &**self.list(Kind::Tools);
+        *tokens.get_or_init(|| definitions.iter().map(|one| estimate(one.json.as_str())).sum())
+    }
+
     /// Returns the names in a list, each with its definition exactly as the server sent it.
     pub(crate) fn said(&self, kind: Kind) -> impl Iterator<Item = (&Arc<str>, &Raw)> {
         self.list(kind).definitions.iter().map(|definition| (&definition.name, definition.as_said()))
@@ -222,9 +230,10 @@ impl Offer {
             Definition { counts: counts.map(Box::new), ..definition.clone() }
         };
         let definitions = definitions.iter().map(with).collect();
-        let (asked, problems, bytes, differing) = (*asked, problems.clone(), *bytes, Default::default());
+        let (asked, problems, bytes) = (*asked, problems.clone(), *bytes);
+        let (differing, tokens) = Default::default();
         let mut lists = self.lists.clone();
-        let list = List { definitions, asked, problems, hash: short(mark), bytes, differing };
+        let list = List { definitions, asked, problems, hash: short(mark), bytes, tokens, differing };
         lists[Kind::Tools as usize] = Arc::new(list);
         Self::new(lists, self.failures.clone())
     }
@@ -557,7 +566,15 @@ impl List {
             hash.update([0]);
         }
         let bytes = definitions.iter().map(|definition| definition.json.as_bytes().len()).sum();
-        Self { definitions, asked, problems, hash: short(hash), bytes, differing: Default::default() }
+        Self {
+            definitions,
+            asked,
+            problems,
+            hash: short(hash),
+            bytes,
+            tokens: OnceLock::new(),
+            differing: Default::default(),
+        }
     }
 
     /// Returns the indexes of the tools that clients of this revision are shown differently, in order.

@@ -14,10 +14,12 @@ pub(crate) enum Via {
     Stdio,
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no page"))]
     Console,
+    /// The daemon's local socket: a `mcp-host stdio`, or a command, that joined the daemon.
+    Socket,
 }
 
 impl Via {
-    pub(super) const ALL: [Self; 4] = [Self::Http, Self::Sse, Self::Stdio, Self::Console];
+    pub(super) const ALL: [Self; 5] = [Self::Http, Self::Sse, Self::Stdio, Self::Console, Self::Socket];
 
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -25,6 +27,7 @@ impl Via {
             Self::Sse => "sse",
             Self::Stdio => "stdio",
             Self::Console => "console",
+            Self::Socket => "socket",
         }
     }
 }
@@ -33,7 +36,7 @@ impl Via {
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     /// The milliseconds from the roster's creation to the start of the session, times eight, plus the number of the
-    /// door (1 to 4). 0 means that the session is not shown.
+    /// door (1 to 5). 0 means that the session is not shown.
     came: AtomicU64,
     /// The milliseconds from the start of the session to its last request.
     pub(super) used: AtomicU32,

@@ -30,7 +30,6 @@ impl Door {
 #[cfg(unix)]
 pub(super) fn become_server(_: impl Iterator<Item = std::ffi::OsString>) {}
 
-pub(super) fn lacks(_: &Sandbox, _: bool) -> Vec<String> {
 /// Nothing here can refuse system calls.
 #[cfg(all(unix, feature = "script"))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
@@ -38,7 +37,7 @@ pub(super) fn confine_script() -> std::io::Result<()> {
     Ok(())
 }
 
-pub(super) fn lacks(_: &Sandbox, _: bool) -> Vec<&'static str> {
+pub(super) fn lacks(_: &Sandbox, _: bool) -> Vec<String> {
     let _ = can_launch();
     vec![WHY.to_owned()]
 }

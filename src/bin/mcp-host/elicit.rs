@@ -1,6 +1,7 @@
 //! Elicitation during a one-shot call: servers' questions go to stderr, the user's answers come from stdin.
 //!
-//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline".
+//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline". The lines of a question
+//! of the host are shown as lines: what it quotes of others is escaped already. A question of a server is one line.
 
 use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
@@ -49,9 +50,13 @@ impl ClientHandler for Terminal {
         let mut answers = self.answers.lock().await;
         // A moving bar would draw over the question.
         let _still = output.still();
-        output.talk(&format!("{asker} asks: {message}"));
+        let lines = if question.is_of_host() { message.lines().collect() } else { vec![message] };
+        for (at, line) in lines.into_iter().enumerate() {
+            output.talk(&if at == 0 { format!("{asker} asks: {line}") } else { line.to_owned() });
+        }
         output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
-        match fill(output, &mut answers, &fields(question.params())).await {
+        let whose = if question.is_of_host() { Whose::Host } else { Whose::Server };
+        match fill(output, &mut answers, &fields(question.params(), whose)).await {
             Some(content) => ElicitAnswer::accept(Value::Object(content)),
             None => {
                 // The cursor is still on the line of the question.
@@ -83,12 +88,27 @@ enum Kind {
     Number,
     Integer,
     Flag,
-    One(Vec<String>),
+    One(Vec<Choice>),
     Many(Vec<String>),
 }
 
+/// One of the values to choose from.
+#[derive(Debug, Clone, PartialEq)]
+struct Choice {
+    value: String,
+    /// The word that means it as well, and its first letter alone: `yes` or `no`.
+    word: Option<&'static str>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Host,
+    Server,
+}
+
 /// Returns the fields of a form in the order of its schema.
-fn fields(params: &Raw) -> Vec<Field> {
+fn fields(params: &Raw, whose: Whose) -> Vec<Field> {
     let Some(schema) = params.member("requestedSchema") else { return Vec::new() };
     let required: Vec<String> = schema.member("required").and_then(|list| list.read().ok()).unwrap_or_default();
     let properties = schema.member("properties").unwrap_or_else(Raw::empty_object);
@@ -98,20 +118,48 @@ fn fields(params: &Raw) -> Vec<Field> {
         let title = value["title"].as_str().or(value["description"].as_str()).unwrap_or(&name).to_owned();
         let default = value.get("default").filter(|default| !default.is_null()).cloned();
         let required = required.iter().any(|other| *other == name);
-        Field { kind: kind(&value), name: name.into_owned(), title, required, default }
+        Field { kind: kind(&value, whose), name: name.into_owned(), title, required, default }
     };
     members.into_iter().map(field).collect()
 }
 
-fn kind(schema: &Value) -> Kind {
+fn kind(schema: &Value, whose: Whose) -> Kind {
     match schema["type"].as_str() {
         Some("integer") => Kind::Integer,
         Some("number") => Kind::Number,
         Some("boolean") => Kind::Flag,
         Some("array") => Kind::Many(choices(&schema["items"])),
         _ if choices(schema).is_empty() => Kind::Text,
-        _ => Kind::One(choices(schema)),
+        _ => Kind::One(choices(schema).into_iter().map(|value| Choice::of(value, whose)).collect()),
     }
+}
+
+impl Choice {
+    /// The host's `once` is a yes.
+    fn of(value: String, whose: Whose) -> Self {
+        let word = match value.to_ascii_lowercase().as_str() {
+            "yes" => Some("yes"),
+            "no" => Some("no"),
+            "once" if whose == Whose::Host => Some("yes"),
+            _ => None,
+        };
+        Self { value, word }
+    }
+
+    /// Reports whether the answer means it by the word, or by its first letter.
+    fn has_word(&self, answer: &str) -> bool {
+        self.word.is_some_and(|word| [word, &word[..1]].iter().any(|known| known.eq_ignore_ascii_case(answer)))
+    }
+
+    /// Returns what can be typed for it.
+    fn typed(&self) -> String {
+        self.word.map_or_else(|| self.value.clone(), |word| format!("{} = {}", &word[..1], self.value))
+    }
+}
+
+/// Returns what can be typed for one of them.
+fn typed(choices: &[Choice]) -> String {
+    choices.iter().map(Choice::typed).collect::<Vec<_>>().join(" / ")
 }
 
 /// Returns the values to choose from, in either notation: `enum`, or titled `oneOf` and `anyOf`.
@@ -146,7 +194,7 @@ fn question(field: &Field) -> String {
         Kind::Text => String::new(),
         Kind::Number | Kind::Integer => " (number)".to_owned(),
         Kind::Flag => " (y/n)".to_owned(),
-        Kind::One(choices) => format!(" ({})", choices.join(" / ")),
+        Kind::One(choices) => format!(" ({})", typed(choices)),
         Kind::Many(choices) => format!(" (any of {}; commas between)", choices.join(", ")),
     };
     let default = match &field.default {
@@ -181,7 +229,13 @@ fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
             "n" | "no" | "false" => Value::Bool(false),
             _ => return Err("y or n".to_owned()),
         },
-        Kind::One(choices) => known(choices, answer)?,
+        Kind::One(choices) => {
+            let by_value = choices.iter().find(|choice| choice.value.eq_ignore_ascii_case(answer));
+            match by_value.or_else(|| choices.iter().find(|choice| choice.has_word(answer))) {
+                Some(choice) => Value::from(choice.value.as_str()),
+                None => return Err(format!("one of {}", typed(choices))),
+            }
+        }
         Kind::Many(choices) => answer.split(',').map(|part| known(choices, part.trim())).collect::<Result<_, _>>()?,
     };
     Ok(Some(value))
@@ -204,7 +258,7 @@ mod tests {
             },
             "required": ["age"],
         }}));
-        let fields = fields(&params);
+        let fields = fields(&params, Whose::Server);
         let questions: Vec<_> = fields.iter().map(question).collect();
         assert_eq!(questions, ["Age (number):", "size (s / m) [m]:", "tags (any of a, b; commas between) [skip]:"]);
         assert_eq!(read(&fields[0], "7"), Ok(Some(json!(7))));
@@ -214,5 +268,27 @@ mod tests {
         assert_eq!(read(&fields[1], "S"), Ok(Some(json!("s"))));
         assert_eq!(read(&fields[2], "b, a"), Ok(Some(json!(["b", "a"]))));
         assert_eq!(read(&fields[2], ""), Ok(None));
+    }
+
+    #[test]
+    fn y_and_n_answer_what_is_yes_or_no() {
+        let one = |choices: Value, whose: Whose| {
+            let params = Raw::from_value(&json!({ "requestedSchema": {
+                "properties": { "answer": { "title": "May it?", "enum": choices } }, "required": ["answer"],
+            }}));
+            fields(&params, whose).remove(0)
+        };
+        let host = one(json!(["once", "for 5 minutes", "no"]), Whose::Host);
+        assert_eq!(question(&host), "May it? (y = once / for 5 minutes / n = no):");
+        let said = |field: &Field, answer: &str| read(field, answer).map(Option::unwrap);
+        for (typed, value) in [("y", "once"), ("YES", "once"), ("once", "once"), ("n", "no"), ("No", "no")] {
+            assert_eq!(said(&host, typed), Ok(json!(value)), "{typed}");
+        }
+        assert_eq!(said(&host, "maybe"), Err("one of y = once / for 5 minutes / n = no".to_owned()));
+        // What a server means by a word of the host is not known. Its own values come first.
+        let server = one(json!(["once", "no"]), Whose::Server);
+        assert_eq!((said(&server, "n"), said(&server, "y").is_err()), (Ok(json!("no")), true));
+        let odd = one(json!(["no", "n", "Yes"]), Whose::Server);
+        assert_eq!((said(&odd, "n"), said(&odd, "y")), (Ok(json!("n")), Ok(json!("Yes"))));
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! In: a [`FeedRequest`]. Out: `hello`, then the past that was asked for and a `snapshot`, then events as they happen
 //! (`record`); or, for a feed that resumes, the events since then. **Invariant:** a feed that reads slowly keeps nothing for
-//! itself. When the events that it has not read are dropped, it gets a `gap` and a new snapshot.
+//! itself but a batch. Over a mebibyte of events that it has not read, it gets a `gap` that says how many, and a new snapshot.
+//! Of the past it gets what is still kept when it reads it; a `gap` says how many are not.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -19,8 +20,8 @@ use super::usage::{self, Usage};
 use super::watched::Watched;
 use super::{Arguments, Hello, Part, Refused};
 use crate::counts::HostCount;
-use crate::manager::ServerStatus;
-use crate::record::{At, Event, Read, Running, Wanted, Watcher, unix_ms};
+use crate::manager::{Server, ServerGauges, ServerStatus};
+use crate::record::{At, Event, Past, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
 
 /// How the request begins.
@@ -251,10 +252,14 @@ pub(crate) struct Feed {
     wanted: Wanted,
     from: Option<u64>,
     /// The events from before the feed was opened. They are written before the snapshot; `None` once that is done.
-    past: Option<VecDeque<Event>>,
+    past: Option<Past>,
+    /// How many of them were no longer kept when it was their turn.
+    gone: u64,
     watcher: Watcher,
     /// The number of the last event that was written.
     seq: u64,
+    /// The number of the last event before the feed was opened.
+    opened: u64,
     /// The servers as the feed knows them.
     known: BTreeMap<String, Map<String, Value>>,
     /// The names of servers in the config whose aliases are other ones, by alias.
@@ -305,9 +310,11 @@ impl Feed {
             hello: Some(hello),
             from: request.from,
             past: request.from.is_none().then_some(past),
+            gone: 0,
             wanted,
             watcher,
             seq,
+            opened: seq,
             known: BTreeMap::new(),
             names: BTreeMap::new(),
             usage: Usage::default(),
@@ -343,7 +350,7 @@ impl Feed {
     }
 
     fn begin(&mut self, hello: &Hello) {
-        let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1), Read::Events(_)));
+        let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1, self.opened), Read::Events(_)));
         self.seq = resumed.unwrap_or(self.seq);
         self.own("hello", Greeting { v: VERSION, hello });
         if let (None, Some(from)) = (resumed, self.from) {
@@ -361,24 +368,41 @@ impl Feed {
 
     /// Tells that events are dropped, and begins anew.
     fn missed(&mut self, missed: u64) {
-        self.router.manager().record().counts().add(HostCount::FeedDropped, missed);
-        self.own("gap", Gap { missed });
+        self.gap(missed);
         self.seq = self.watcher.now().0;
         self.snapshot();
     }
 
-    /// Writes the next events. Returns false if there are none.
-    fn fill(&mut self) -> bool {
-        if let Some(past) = &mut self.past {
-            let events: Vec<Event> = past.drain(..past.len().min(BATCH)).collect();
-            if events.is_empty() {
+    fn gap(&mut self, missed: u64) {
+        self.router.manager().record().counts().add(HostCount::FeedDropped, missed);
+        self.own("gap", Gap { missed });
+    }
+
+    /// Writes the next events of the past; after the last one, what is missing of them and the snapshot.
+    fn recall(&mut self) -> bool {
+        let Some(past) = &mut self.past else { return false };
+        match past.take(BATCH) {
+            Some((events, gone)) => {
+                self.gone += gone;
+                self.write(&events);
+            }
+            None => {
                 self.past = None;
+                if self.gone > 0 {
+                    self.gap(self.gone);
+                }
                 self.snapshot();
             }
-            self.write(&events);
+        }
+        true
+    }
+
+    /// Writes the next events. Returns false if there are none.
+    fn fill(&mut self) -> bool {
+        if self.recall() {
             return true;
         }
-        match self.watcher.after(self.seq, BATCH) {
+        match self.watcher.after(self.seq, BATCH, self.opened) {
             Read::Missed(missed) => {
                 self.missed(missed);
                 true
@@ -493,10 +517,12 @@ impl Feed {
         let record = manager.record();
         record.read(SystemTime::now(), gauges.iter().map(|server| (&*server.name, &*server.counts)));
         // A reload may come between the three.
-        let whole = status.iter().filter(|status| is_of(&status.name)).filter_map(|status| {
-            let server = servers.iter().find(|server| server.config.name == status.name)?;
-            Some((&**server, status, gauges.iter().find(|gauges| gauges.name == status.name)?))
-        });
+        let servers: HashMap<&str, &Server> = servers.iter().map(|server| (&*server.config.name, &**server)).collect();
+        let gauges: HashMap<&str, &ServerGauges> = gauges.iter().map(|gauges| (&*gauges.name, gauges)).collect();
+        let whole = status
+            .iter()
+            .filter(|status| is_of(&status.name))
+            .filter_map(|status| Some((*servers.get(&*status.name)?, status, *gauges.get(&*status.name)?)));
         whole.map(|server| (server.1.name.clone(), Watched::members(server, record, &self.usage))).collect()
     }
 

@@ -2,11 +2,12 @@
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
 //! A request is one line: `status`, `owners`, `asks`, `approvals`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of
-//! a decision, of an approval, or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). Many lines answer a
-//! [`FeedRequest`] (`feed.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
-//! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files. A
-//! process that a server of a host has started decides and approves nothing.
+//! a decision, of an approval, of a [`SignIn`], or of what the page can do (`acts.rs`); one line of JSON answers it
+//! (`replies.rs`). Many lines answer a [`FeedRequest`] (`feed.rs`) and a call. MCP follows a line that introduces a client
+//! (`client.rs`). **Invariant:** only the user who runs the daemon gets an answer, and no request carries a config: it changes
+//! only through that user's files. A process that a server of a host has started decides and approves nothing.
 
+mod acts;
 mod approve;
 mod asks;
 mod at;
@@ -38,6 +39,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::acts::{Act, ActAnswer, Acted};
 pub use self::asks::{DecidedOn, OpenAsks, decide, open_asks};
 pub use self::at::At;
 pub(crate) use self::client::{Grounds, No};
@@ -194,16 +196,16 @@ impl StatusSocket {
         &self.run.boot
     }
 
-    /// Answers requests until `stop`. `reload` reloads the config, `restart` starts a server anew, `sign_in` answers requests about logins, `page` those
-    /// about links to the page, and `guest` serves a process that wants to become a client.
-    pub(crate) async fn serve<F, G, H>(
+    /// Answers requests until `stop`, and serves with `guest` a process that wants to become a client.
+    pub(crate) async fn serve<F, G, H, A>(
         &self,
         router: &Router,
-        Answers { reload, restart, sign_in, page }: Answers<
+        Answers { reload, restart, sign_in, page, act }: Answers<
             impl Fn() -> F,
             impl Fn(&str) -> bool,
             impl Fn(SignIn) -> G,
             impl Fn(PageRequest) -> PageAnswer,
+            impl Fn(Act) -> A,
         >,
         guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
@@ -211,12 +213,14 @@ impl StatusSocket {
         F: Future<Output = Result<Reload, String>>,
         G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
+        A: Future<Output = ActAnswer>,
     {
-        let (reload, restart, sign_in, page, router) = (&reload, &restart, &sign_in, &page, &router);
+        let (reload, restart, sign_in, page, act, router) = (&reload, &restart, &sign_in, &page, &act, &router);
+        let unknown = || Refused::because(UNKNOWN);
         let answer = |request: Vec<u8>, peer: platform::Peer| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router).await),
-                b"asks" => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
+                b"asks" | br#"{"asks":{}}"# => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
                 b"approvals" => replies::line_of(&approve::waiting(router).await),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
                 b"metrics" | br#"{"metrics":{}}"# if router.manager().settings().metrics.enabled => {
@@ -242,12 +246,23 @@ impl StatusSocket {
                         replies::line_of(&restarted(router, &server, restart))
                     }
                     Ok(Request::Page(request)) => replies::line_of(&page(request)),
-                    Err(_) => replies::line(&Refused::because(UNKNOWN)),
+                    Err(_) => match Act::read(request, peer.is_below_a_host().await) {
+                        Some(request) => acts::line(act(request).await).unwrap_or_else(|| replies::line(&unknown())),
+                        None => replies::line(&unknown()),
+                    },
                 },
             }
         };
         let feed = |request: Vec<u8>, asker: platform::Asker| async move {
+            let peer = asker.peer();
             let (input, output) = asker.pipes();
+            if request.starts_with(acts::CALL) {
+                let call = async {
+                    let call = Act::read(&request, peer.is_below_a_host().await).ok_or_else(unknown)?;
+                    act(call).await.unwrap_or_else(|| Err(unknown()))
+                };
+                return acts::serve(call, input, output, (stop, router.limits().drain)).await;
+            }
             if !request.starts_with(feed::FEED) {
                 return held::serve(sign_in, &request, input, output).await;
             }
@@ -279,7 +294,7 @@ impl StatusSocket {
 
 /// What answers the requests that the socket passes on: the face for embedders, one floor above.
 #[derive(Debug)]
-pub(crate) struct Answers<F, R, S, P> {
+pub(crate) struct Answers<F, R, S, P, A> {
     /// Reads the config again.
     pub(crate) reload: F,
     /// Starts a server anew, by its name in the config; returns false if there is none.
@@ -288,6 +303,8 @@ pub(crate) struct Answers<F, R, S, P> {
     pub(crate) sign_in: S,
     /// Answers a request about the page.
     pub(crate) page: P,
+    /// Does what a request of the page's API asks for.
+    pub(crate) act: A,
 }
 
 /// The reply to a request about the page.
@@ -479,7 +496,7 @@ const BELOW: &str =
     "a server of a running mcp-host has started this process, and no server may allow or approve anything";
 /// How the answer to a request begins that a daemon does not know.
 const UNKNOWN_REQUEST: &str = "unknown request";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, definitions JSON, a feed, a decision, an approval, a restart, a link to the page, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, definitions JSON, a feed, a decision, an approval, a restart, a link to the page, a sign-in request, or what the page can do (call, answer, cancel, enable, disable, login, logout, tools, server)";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::acts::CALL;
 use super::at::At;
 use super::client::{Hello, Introduction};
 use super::feed::{FEED, HELD};
@@ -37,6 +38,8 @@ const WAITING: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many feeds, and connections of logins, are served or refused at once. Those beyond that are dropped.
 const FEEDS: usize = 64;
+/// How many calls run at once. Those beyond that are dropped.
+const CALLS: usize = 64;
 const REQUEST_BYTES: u64 = 16 * 1024;
 pub(super) const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -111,7 +114,7 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`, then waits until the last guest leaves.
+    /// Answers until `stop`, then waits until the last guest leaves and the last call has ended.
     pub(super) async fn serve<F, E, G>(
         &self,
         reply: impl Fn(Vec<u8>, Peer) -> F,
@@ -126,7 +129,7 @@ impl Socket {
         let mut comers = FuturesUnordered::new();
         let places = Semaphore::new(ASKERS);
         let mut askers = FuturesUnordered::new();
-        let mut feeds = FuturesUnordered::new();
+        let (mut feeds, mut calls) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut guests = FuturesUnordered::new();
         let mut pause = None;
         loop {
@@ -143,7 +146,12 @@ impl Socket {
                 // A connection that closes early or takes too long gets no answer.
                 Some(come) = comers.next() => match come {
                     Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
-                    Ok(Ok(Some(Came::Feed(asker, request)))) if feeds.len() < FEEDS => feeds.push(feed(request, asker)),
+                    Ok(Ok(Some(Came::Feed(asker, request)))) if request.starts_with(CALL) && calls.len() < CALLS => {
+                        calls.push(feed(request, asker));
+                    }
+                    Ok(Ok(Some(Came::Feed(asker, request)))) if !request.starts_with(CALL) && feeds.len() < FEEDS => {
+                        feeds.push(feed(request, asker));
+                    }
                     Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
                         askers.push(timeout(ASKING, answer(stream, request, &reply, &places)));
                     }
@@ -151,6 +159,7 @@ impl Socket {
                 },
                 Some(_) = askers.next() => {}
                 Some(_) = feeds.next() => {}
+                Some(_) = calls.next() => {}
                 Some(()) = guests.next() => {}
             }
         }
@@ -158,6 +167,7 @@ impl Socket {
         drop(feeds);
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}
+        while calls.next().await.is_some() {}
     }
 }
 
@@ -282,6 +292,10 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
 pub(super) struct Peer(Option<u32>);
 
 impl Peer {
+    fn of(stream: &UnixStream) -> Self {
+        Self(stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok()))
+    }
+
     /// Reports whether a server of a host has started the process, so that no person may be behind it.
     pub(super) async fn is_below_a_host(self) -> bool {
         match self.0 {
@@ -296,6 +310,11 @@ impl Peer {
 pub(super) struct Asker(UnixStream);
 
 impl Asker {
+    /// Returns the process that asked.
+    pub(super) fn peer(&self) -> Peer {
+        Peer::of(&self.0)
+    }
+
     /// Returns the reading and writing ends of the connection.
     pub(super) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
         self.0.into_split()
@@ -320,7 +339,9 @@ async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     let (request, rest) = line(&mut stream, Vec::new()).await?;
     Ok(Some(match serde_json::from_slice(&request) {
         Ok(Hello { client }) => Came::Guest(Arrival { introduction: client, stream, rest }),
-        Err(_) if request.starts_with(FEED) || request.starts_with(HELD) => Came::Feed(Asker(stream), request),
+        Err(_) if [FEED, HELD, CALL].iter().any(|begin| request.starts_with(begin)) => {
+            Came::Feed(Asker(stream), request)
+        }
         Err(_) => Came::Asker(stream, request),
     }))
 }
@@ -336,8 +357,7 @@ where
 {
     // The semaphore is never closed.
     let _place = places.acquire().await.map_err(io::Error::other)?;
-    let peer = Peer(stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok()));
-    let answer = reply(request, peer).await;
+    let answer = reply(request, Peer::of(&stream)).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
     stream.shutdown().await

@@ -43,6 +43,8 @@ pub(crate) struct Access(Arc<Mutex<Table>>);
 struct Table {
     codes: VecDeque<Code>,
     sessions: Vec<Arc<Session>>,
+    /// The session of requests at the daemon's socket; `None` while there are none.
+    of_socket: Option<Arc<Session>>,
     /// When wrong codes came.
     wrong: VecDeque<Instant>,
 }
@@ -62,6 +64,8 @@ pub(crate) struct Session {
     token: Hash,
     code: Hash,
     pub(super) is_read_only: bool,
+    /// Whether it is that of the daemon's socket, which no code begins and no token opens.
+    pub(super) is_of_socket: bool,
     /// When it was used last.
     used: Mutex<Moment>,
     /// How many of its requests and streams are open.
@@ -74,8 +78,8 @@ pub(crate) struct Session {
     pub(super) calls: Mutex<BTreeMap<u64, BTreeSet<i64>>>,
 }
 
-/// One use of a session, until it is dropped.
-pub(crate) struct InUse(Arc<Session>);
+/// One use of a session, until it is dropped. It has the table if the session ends with its last use.
+pub(crate) struct InUse(Arc<Session>, Option<Access>);
 
 /// Why a code begins no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,17 +160,17 @@ impl Access {
         if table.sessions.len() >= SESSIONS {
             table.end_idlest();
         }
-        table.sessions.push(Arc::new(Session {
-            token: hash(&token),
-            code,
-            is_read_only,
-            used: Mutex::new(Moment::now()),
-            open: AtomicUsize::new(0),
-            end: CancellationToken::new(),
-            client: Mutex::default(),
-            calls: Mutex::default(),
-        }));
+        table.sessions.push(Arc::new(Session { is_read_only, ..Session::new(hash(&token), code) }));
         Ok((token, is_read_only))
+    }
+
+    /// Returns the session of requests at the daemon's socket. It lasts as long as one of them.
+    pub(crate) fn of_socket(&self) -> InUse {
+        let begin = || Arc::new(Session { is_of_socket: true, ..Session::new(Hash::default(), Hash::default()) });
+        let mut table = lock(&self.0);
+        let session = table.of_socket.get_or_insert_with(begin).clone();
+        session.open.fetch_add(1, Ordering::AcqRel);
+        InUse(session, Some(self.clone()))
     }
 
     /// Returns the session with this token.
@@ -200,7 +204,9 @@ impl Access {
 
     /// Makes sessions forget the clients that they are for the router, where `is_gone` says so.
     pub(crate) fn forget_clients(&self, is_gone: impl Fn(&Identity) -> bool) -> Vec<Arc<Client>> {
-        let sessions = lock(&self.0).sessions.clone();
+        let table = lock(&self.0);
+        let sessions: Vec<Arc<Session>> = table.sessions.iter().chain(&table.of_socket).cloned().collect();
+        drop(table);
         let gone = |session: &Arc<Session>| lock(&session.client).take_if(|(identity, _)| is_gone(identity));
         sessions.iter().filter_map(gone).map(|(_, client)| client).collect()
     }
@@ -227,6 +233,20 @@ impl Table {
 }
 
 impl Session {
+    fn new(token: Hash, code: Hash) -> Self {
+        Self {
+            token,
+            code,
+            is_read_only: false,
+            is_of_socket: false,
+            used: Mutex::new(Moment::now()),
+            open: AtomicUsize::new(0),
+            end: CancellationToken::new(),
+            client: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
     fn is_unused(&self) -> bool {
         self.open.load(Ordering::Acquire) == 0
     }
@@ -235,7 +255,7 @@ impl Session {
 impl InUse {
     fn of(session: &Arc<Session>) -> Self {
         session.open.fetch_add(1, Ordering::AcqRel);
-        Self(session.clone())
+        Self(session.clone(), None)
     }
 
     /// Returns the session.
@@ -247,7 +267,13 @@ impl InUse {
 impl Drop for InUse {
     fn drop(&mut self) {
         *lock(&self.0.used) = Moment::now();
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
+        // Under the lock, so that a request that comes now finds the session, or begins another one.
+        let table = self.1.as_ref().map(|access| lock(&access.0));
+        let is_last = self.0.open.fetch_sub(1, Ordering::AcqRel) == 1;
+        if let Some(mut table) = table.filter(|_| is_last) {
+            table.of_socket = None;
+            self.0.end.cancel();
+        }
     }
 }
 
@@ -368,6 +394,20 @@ mod tests {
         let (waiting, _) = access.code(false, false).unwrap();
         assert_eq!((access.end_all(), access.begin(&waiting)), (SESSIONS, Err(Some(NoSession::Late))));
         assert!(!knows(&access, &newest));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_session_of_the_socket_lasts_as_long_as_its_requests() {
+        let access = Access::default();
+        let (one, other) = (access.of_socket(), access.of_socket());
+        let session = one.session().clone();
+        assert!(Arc::ptr_eq(&session, other.session()) && session.is_of_socket && !session.is_read_only);
+        assert_eq!((access.end_all(), session.end.is_cancelled()), (0, false), "no link began it");
+        drop(one);
+        assert!(!session.end.is_cancelled() && access.find(&[0; 32]).is_none());
+        drop(other);
+        assert!(session.end.is_cancelled());
+        assert!(!access.of_socket().session().end.is_cancelled(), "the next request begins another one");
     }
 
     #[tokio::test(start_paused = true)]

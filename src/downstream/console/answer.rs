@@ -5,6 +5,8 @@ use futures_util::stream::BoxStream;
 use http::StatusCode;
 use serde::Serialize;
 
+use crate::downstream::admin::Refused;
+
 /// An answer.
 pub(crate) enum Answer {
     /// One JSON object.
@@ -82,6 +84,13 @@ impl No {
     /// Refuses a request because the host stops.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "mcp-host is stopping")
+    }
+
+    /// Returns it as the daemon's socket refuses requests.
+    pub(crate) fn refused(self) -> Refused {
+        let is_usage = matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND);
+        let error = self.help.map_or(self.message.clone(), |help| format!("{}: {help}", self.message));
+        if is_usage { Refused::unknown(error) } else { Refused::because(error) }
     }
 
     /// Returns it as JSON.

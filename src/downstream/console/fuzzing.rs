@@ -9,6 +9,11 @@ pub(crate) fn route(path: &str) -> Option<usize> {
     Route::of(path).map(|(route, _)| route as usize)
 }
 
+/// Returns the route of a request at the socket, by its place in the list.
+pub(crate) fn at_socket(name: &str) -> Option<usize> {
+    Route::at_socket(name).map(|route| route as usize)
+}
+
 /// Reads what a feed is to be about. Returns the answer that refuses it, or the request in words.
 pub(crate) fn feed(query: &HashMap<String, String>) -> Result<String, Vec<u8>> {
     feed_request(query).map(|request| format!("{request:?}")).map_err(|refused| refused.json())

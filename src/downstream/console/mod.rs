@@ -83,6 +83,18 @@ impl Route {
         ROUTES.iter().find(|(known, ..)| *known == path).map(|(_, methods, route)| (*route, *methods))
     }
 
+    /// Returns the route of a request at the daemon's socket, by its name. The socket has feeds of its own, and needs no
+    /// session.
+    pub(crate) fn at_socket(name: &str) -> Option<Self> {
+        let (route, _) = Self::of(&format!("/console/{name}"))?;
+        (!matches!(route, Self::Session | Self::Feed)).then_some(route)
+    }
+
+    /// Reports whether it changes and calls nothing. A session may always end itself.
+    pub(crate) fn looks(self) -> bool {
+        matches!(self, Self::Session | Self::Feed | Self::Tools | Self::Server | Self::Approvals)
+    }
+
     /// Reports whether the answer is lines that come for as long as their reader stays.
     pub(crate) fn streams(self) -> bool {
         matches!(self, Self::Feed | Self::Call)
@@ -178,8 +190,7 @@ impl Console {
     /// When the request is refused.
     pub(crate) async fn serve(&self, route: Route, asked: Asked) -> Result<Answer, No> {
         let session = asked.in_use.session().clone();
-        let is_look = matches!(route, Route::Session | Route::Feed | Route::Tools | Route::Server | Route::Approvals);
-        if session.is_read_only && !is_look {
+        if session.is_read_only && !route.looks() {
             let text = "this session only looks";
             return Err(No::new(StatusCode::FORBIDDEN, "read_only", text).help("run `mcp-host open` for one that acts"));
         }
@@ -196,6 +207,27 @@ impl Console {
             Route::Cancel => self.cancel(&session, &asked.body),
             route => self.act(route, &asked.body).await,
         }
+    }
+
+    /// Serves a request of the user who runs the daemon, who asks at its socket. `identity` is that of the page.
+    ///
+    /// # Errors
+    /// When the request is refused.
+    pub(crate) async fn serve_at_socket(&self, route: Route, identity: Identity, body: Bytes) -> Result<Answer, No> {
+        let query: HashMap<String, String> = match route {
+            Route::Tools | Route::Server | Route::Approvals => read(&body)?,
+            _ => HashMap::new(),
+        };
+        if route == Route::Approvals && !query.is_empty() {
+            return Err(No::malformed("approvals takes nothing"));
+        }
+        let in_use = self.access.of_socket();
+        if route == Route::Call {
+            // A client of a moment calls as others do: after the first lists, which decide what process serves it.
+            let client = self.client(in_use.session(), &identity);
+            drop(client.settled_view(self.router.manager(), self.router.background()).await);
+        }
+        self.serve(route, Asked { in_use, identity, query, body }).await
     }
 
     /// Opens a feed.
@@ -227,10 +259,14 @@ impl Console {
         // A form or a page to visit: what a person can answer here.
         let profile = Profile::EMPTY.with(Profile::ELICITATION_FORM).with(Profile::ELICITATION_URL);
         let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
-        let named = Named::new("mcp-host console", Some(env!("CARGO_PKG_VERSION")));
+        let (name, via) = match session.is_of_socket {
+            true => ("mcp-host socket", Via::Socket),
+            false => ("mcp-host console", Via::Console),
+        };
+        let named = Named::new(name, Some(env!("CARGO_PKG_VERSION")));
         let account = self.router.queues().account();
         let client = self.router.clients().admit(identity.clone(), abilities, named, account);
-        self.router.clients().roster().welcome(&client, Via::Console);
+        self.router.clients().roster().welcome(&client, via);
         self.router.background().spawn(accompany(self.router.clone(), client.clone(), session.end.clone()));
         let before = kept.replace((identity.clone(), client.clone()));
         drop(kept);
@@ -308,6 +344,15 @@ fn feed_request(query: &HashMap<String, String>) -> Result<FeedRequest, No> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A new request must not add a program either.
+    #[test]
+    fn h83_the_requests_of_the_socket_are_these() {
+        let names = ROUTES.iter().filter_map(|(path, ..)| path.strip_prefix("/console/"));
+        let taken: Vec<&str> = names.filter(|name| Route::at_socket(name).is_some()).collect();
+        insta::assert_snapshot!(taken.join(" "), @"tools server approvals call answer cancel decide restart enable disable login logout reload approve");
+        assert_eq!([Route::at_socket("session"), Route::at_socket("feed"), Route::at_socket("")], [None; 3]);
+    }
 
     /// A new route must not add a program: what does that is typed in a terminal.
     #[test]

@@ -24,10 +24,27 @@ pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven:
         let reason = format!("the path names the view {path:?}, and `Mcp-Host-View` {header:?}");
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     }
-    let (asked, principal) = (path.or(header), proven.principal.clone());
-    let settings = now.settings();
     let claims = claims(now, proven);
-    if !now.has_views() {
+    judge(now.settings(), now.has_views(), (path.or(header), header.is_some()), proven, claims)
+}
+
+/// Returns as whom a person at the page calls tools, and one at the daemon's socket: the principal `console`, in the view that
+/// is the default.
+pub(super) fn of_page(settings: &HostSettings) -> Result<Identity, Refusal> {
+    let proven = Proven::lasting(Principal::console());
+    judge(settings, Now::judge_views(settings), (None, false), &proven, Claims::default())
+}
+
+/// Decides which view a principal gets. `asked` is the view that it names, and whether a header does.
+fn judge(
+    settings: &HostSettings,
+    has_views: bool,
+    (asked, by_header): (Option<&str>, bool),
+    proven: &Proven,
+    claims: Claims,
+) -> Result<Identity, Refusal> {
+    let principal = proven.principal.clone();
+    if !has_views {
         // Nearly every config ends here.
         let identity = || Identity { claims, ..principal.into() };
         return if asked.is_none_or(|name| name == ALL_VIEW) { Ok(identity()) } else { Err(unknown()) };
@@ -41,7 +58,7 @@ pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven:
     if !may_use {
         return Err(unknown());
     }
-    let is_private = header.is_some() || !own.is_empty() || audience.is_some();
+    let is_private = by_header || !own.is_empty() || audience.is_some();
     Ok(Identity { principal, view: Viewed { name: Chosen::named(name), is_private }, claims })
 }
 

@@ -20,10 +20,11 @@ use super::rules::Now;
 use super::wires::HttpWire;
 use super::{Door, chosen};
 use crate::config;
-use crate::downstream::authentication::{Proven, shown_token};
+use crate::config::HostSettings;
+use crate::downstream::authentication::shown_token;
 use crate::downstream::console::{Answer, Asked, Asset, No, Route, asset};
 use crate::downstream::peer::Peer;
-use crate::router::Principal;
+use crate::router::{Identity, Principal};
 
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'none'; \
@@ -161,8 +162,7 @@ async fn api(
     let answer = match in_use.filter(|_| !begins) {
         None => door.console.begin(&bytes)?,
         Some(in_use) => {
-            let proven = Proven::lasting(principal);
-            let identity = chosen::choose(rules, None, &HeaderMap::new(), &proven).map_err(|_| no_view())?;
+            let identity = identity(rules.settings())?;
             let query = query(&head.uri)?;
             door.console.serve(route, Asked { in_use, identity, query, body: bytes }).await?
         }
@@ -210,6 +210,14 @@ fn query(uri: &Uri) -> Result<HashMap<String, String>, No> {
 fn no_session() -> No {
     No::new(StatusCode::UNAUTHORIZED, "no_session", "there is no such session, or it is over")
         .help("open the page by `mcp-host open`")
+}
+
+/// Returns as whom a person at the page calls tools, and one at the daemon's socket.
+///
+/// # Errors
+/// When the view that is the default is for other people.
+pub(crate) fn identity(settings: &HostSettings) -> Result<Identity, No> {
+    chosen::of_page(settings).map_err(|_| no_view())
 }
 
 fn no_view() -> No {

@@ -49,6 +49,7 @@ use tokio_util::task::TaskTracker;
 use self::answer::Refusal;
 #[cfg(test)]
 pub(super) use self::connection::STREAMS;
+pub(crate) use self::console::identity as page_identity;
 use self::handle::Handles;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};

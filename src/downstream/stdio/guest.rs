@@ -6,8 +6,9 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::counts::Door;
 use crate::protocol::{Message, Method, Notification, Raw};
-use crate::router::Identity;
+use crate::router::{Identity, Via};
 
 /// A guest's principal and view, and how far its messages were handled.
 #[derive(Debug)]
@@ -45,6 +46,20 @@ impl Guest {
         let params = Raw::from_value(&serde_json::json!({ "taken": self.taken }));
         Notification { method: Method::parse(LEAVING), params: Some(params) }
     }
+}
+
+/// The statuses that answers have in the metrics: those that the HTTP door would give them.
+pub(super) const ANSWERED: u16 = 200;
+pub(super) const REFUSED: u16 = 400;
+
+/// Returns the door that a client came through: the daemon's socket if it is a guest.
+pub(super) fn via(guest: Option<&Guest>) -> Via {
+    if guest.is_some() { Via::Socket } else { Via::Stdio }
+}
+
+/// Returns the door under which its requests are counted.
+pub(super) fn door(guest: Option<&Guest>) -> Door {
+    if guest.is_some() { Door::Socket } else { Door::Stdio }
 }
 
 /// Reports whether a message may belong to a call that was already taken: a response to a question, or a cancellation.

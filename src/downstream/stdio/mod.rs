@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, ClientStay, Identity, Mailbox, Principal, Router, Via};
+use crate::router::{Client, ClientStay, Identity, Mailbox, Principal, Router};
 
 /// The number of waiting bytes that triggers a write even though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -233,7 +233,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
                 () = account.cut(), if !session.out.is_empty() => return End::Cut,
-                written = write(&mut self.output, &mut session.out), if !session.out.is_empty() => {
+                written = session.out.write_to(&mut self.output), if !session.out.is_empty() => {
                     if let Err(error) = written {
                         return End::Gone(broken(error));
                     }
@@ -344,7 +344,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 break;
             }
             tokio::select! {
-                written = write(&mut self.output, &mut session.out), if writable && !session.out.is_empty() => {
+                written = session.out.write_to(&mut self.output), if writable && !session.out.is_empty() => {
                     // The calls finish even if nothing can be written.
                     writable = written.is_ok();
                 }
@@ -383,7 +383,7 @@ impl Session {
                     self.stateless.remove(&id);
                 }
                 if let Some(response) = response {
-                    self.out.push(response.frame());
+                    self.say(&response, guest::ANSWERED);
                 }
             }
         }
@@ -497,7 +497,7 @@ impl Session {
             &self.identity.principal,
             envelope.info.as_ref(),
             &request.method,
-            Via::Stdio,
+            guest::via(self.guest.as_ref()),
         );
         let level = envelope.level.as_deref();
         let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), level, sender);
@@ -532,7 +532,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // Forgetting the guard means that the mailbox counts as read as long as the pipe's session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.router.clients().roster().welcome(&client, Via::Stdio);
+                    self.router.clients().roster().welcome(&client, guest::via(self.guest.as_ref()));
                     client.has_asked(self.asked);
                     self.client = Some(client);
                     result
@@ -540,7 +540,7 @@ impl Session {
             }
             method => Err(classify::not_initialized(method.as_str())),
         };
-        self.out.push(Response { id, outcome }.frame());
+        self.say(&Response { id, outcome }, guest::ANSWERED);
     }
 
     fn request(&mut self, client: &Arc<Client>, request: Request) {
@@ -562,8 +562,14 @@ impl Session {
         }
     }
 
+    /// Writes an answer, and counts it with its status.
+    fn say(&mut self, response: &Response, status: u16) {
+        self.router.observer().counted().answered(guest::door(self.guest.as_ref()), status);
+        self.out.push(response.frame());
+    }
+
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
-        self.out.push(Response { id, outcome: Err(error) }.frame());
+        self.say(&Response { id, outcome: Err(error) }, guest::REFUSED);
     }
 }
 
@@ -574,20 +580,6 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
         Some(client) => client.mailbox().next().await,
         None => std::future::pending().await,
     }
-}
-
-/// Writes some of the waiting bytes.
-///
-/// # Cancel safety
-/// If the wait is dropped, exactly the written bytes have left the outbox.
-async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::Result<()> {
-    if output.write_buf(out).await? == 0 {
-        return Err(io::ErrorKind::WriteZero.into());
-    }
-    if out.is_empty() {
-        output.flush().await?;
-    }
-    Ok(())
 }
 
 /// Turns an error that only means that the client disconnected into success.

@@ -30,7 +30,8 @@ async fn h83_status_is_told() {
             let reload = || async { Err("mcp.json:1: no".to_owned()) };
             let sign_in = |_| async { Ok(SignInReply::abandoned(false)) };
             let page = |_| Err(Refused::because("no page here"));
-            let answers = Answers { reload, restart: |_: &str| false, sign_in, page };
+            let act = |_| async { None };
+            let answers = Answers { reload, restart: |_: &str| false, sign_in, page, act };
             socket.serve(&stage.router, answers, |_| async {}, &stop).await
         }
     });

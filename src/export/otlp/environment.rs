@@ -17,15 +17,21 @@ const USUAL: &str = "http://127.0.0.1:4318";
 #[derive(Debug)]
 pub(super) struct Target {
     /// `None` if no spans are sent.
-    pub(super) traces: Option<Url>,
-    pub(super) metrics: Option<Url>,
-    pub(super) headers: Vec<(String, Secret)>,
-    pub(super) metrics_headers: Vec<(String, Secret)>,
-    pub(super) timeout: Duration,
+    pub(super) traces: Option<Signal>,
+    pub(super) metrics: Option<Signal>,
     pub(super) service: String,
     pub(super) resource: BTreeMap<String, String>,
     pub(super) sampler: Sampler,
     pub(super) arguments: bool,
+}
+
+/// Where one signal goes, and how.
+#[derive(Debug)]
+pub(super) struct Signal {
+    pub(super) url: Url,
+    pub(super) headers: Vec<(String, Secret)>,
+    /// How long one request may take.
+    pub(super) timeout: Duration,
 }
 
 /// Which calls have spans.
@@ -59,10 +65,6 @@ impl Target {
         if var("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let either = |signal: &str, rest: &str| {
-            let own = format!("OTEL_EXPORTER_OTLP_{signal}_{rest}");
-            var(&own).map(|value| (own, value))
-        };
         for name in ["PROTOCOL", "TRACES_PROTOCOL", "METRICS_PROTOCOL"].map(|rest| format!("OTEL_EXPORTER_OTLP_{rest}"))
         {
             match var(&name).as_deref() {
@@ -77,31 +79,36 @@ impl Target {
                 None => url("host.otel.endpoint", USUAL)?,
             },
         };
-        let of_signal = |signal: &str, path: &str| match either(signal, "ENDPOINT") {
-            Some((name, value)) => url(&name, &value),
-            None => Ok(below(&common, path)),
+        let mut common_headers = otel.headers.clone();
+        join(&mut common_headers, "OTEL_EXPORTER_OTLP_HEADERS", var("OTEL_EXPORTER_OTLP_HEADERS"))?;
+        let timeout = |name: &str| {
+            let parse = |value: String| {
+                let wrong = || format!("{name}: {value:?} is no number of milliseconds");
+                value.parse().map(Duration::from_millis).map_err(|_| wrong())
+            };
+            var(name).map(parse).transpose()
         };
-        let mut headers = otel.headers.clone();
-        join(&mut headers, "OTEL_EXPORTER_OTLP_HEADERS", var("OTEL_EXPORTER_OTLP_HEADERS"))?;
-        let of_headers = |signal: &str| {
-            let (name, mut all) = (format!("OTEL_EXPORTER_OTLP_{signal}_HEADERS"), headers.clone());
-            join(&mut all, &name, var(&name)).map(|()| all)
+        let common_timeout = timeout("OTEL_EXPORTER_OTLP_TIMEOUT")?.unwrap_or(TIMEOUT);
+        // What is said of one signal wins.
+        let signal = |word: &str, path: &str| {
+            let own = |rest: &str| format!("OTEL_EXPORTER_OTLP_{word}_{rest}");
+            let url = match var(&own("ENDPOINT")) {
+                Some(value) => url(&own("ENDPOINT"), &value)?,
+                None => below(&common, path),
+            };
+            let mut headers = common_headers.clone();
+            join(&mut headers, &own("HEADERS"), var(&own("HEADERS")))?;
+            let timeout = timeout(&own("TIMEOUT"))?.unwrap_or(common_timeout);
+            Ok::<_, String>(Signal { url, headers, timeout })
         };
-        let timeout = var("OTEL_EXPORTER_OTLP_TIMEOUT").map(|value| {
-            let wrong = || format!("OTEL_EXPORTER_OTLP_TIMEOUT: {value:?} is no number of milliseconds");
-            value.parse().map(Duration::from_millis).map_err(|_| wrong())
-        });
         let mut resource = BTreeMap::new();
         for (name, value) in pairs("OTEL_RESOURCE_ATTRIBUTES", var("OTEL_RESOURCE_ATTRIBUTES"))? {
             resource.insert(name, value);
         }
         let named = resource.remove("service.name");
         Ok(Some(Self {
-            traces: otel.traces.then(|| of_signal("TRACES", "v1/traces")).transpose()?,
-            metrics: otel.metrics.then(|| of_signal("METRICS", "v1/metrics")).transpose()?,
-            headers: of_headers("TRACES")?,
-            metrics_headers: of_headers("METRICS")?,
-            timeout: timeout.transpose()?.unwrap_or(TIMEOUT),
+            traces: otel.traces.then(|| signal("TRACES", "v1/traces")).transpose()?,
+            metrics: otel.metrics.then(|| signal("METRICS", "v1/metrics")).transpose()?,
             service: var("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| "mcp-host".to_owned()),
             resource,
             sampler: sampler(otel.sample, var("OTEL_TRACES_SAMPLER"), var("OTEL_TRACES_SAMPLER_ARG"))?,
@@ -183,28 +190,31 @@ mod tests {
     fn the_environment_wins_over_the_config() {
         let otel = Otel::default().endpoint("http://collector:4318/base/".parse().unwrap());
         let plain = target(&otel, &[]).unwrap().unwrap();
-        assert_eq!(plain.traces.unwrap().as_str(), "http://collector:4318/base/v1/traces");
-        assert_eq!((plain.service.as_str(), plain.timeout), ("mcp-host", TIMEOUT));
+        let traces = plain.traces.unwrap();
+        assert_eq!(traces.url.as_str(), "http://collector:4318/base/v1/traces");
+        assert_eq!((plain.service.as_str(), traces.timeout), ("mcp-host", TIMEOUT));
         let vars = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://other"),
             ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:9/m"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x, a=b"),
             ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "A=c"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "250"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "500"),
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=n,team=a%2Cb"),
             ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
         ];
         let set = target(&otel, &vars).unwrap().unwrap();
-        assert_eq!(set.traces.unwrap().as_str(), "https://other/v1/traces");
-        assert_eq!(set.metrics.unwrap().as_str(), "http://127.0.0.1:9/m");
+        let (traces, metrics) = (set.traces.unwrap(), set.metrics.unwrap());
+        assert_eq!((traces.url.as_str(), metrics.url.as_str()), ("https://other/v1/traces", "http://127.0.0.1:9/m"));
+        assert_eq!([traces.timeout, metrics.timeout], [250, 500].map(Duration::from_millis));
         let shown = |headers: &[(String, Secret)]| {
             headers.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect::<Vec<_>>()
         };
-        assert_eq!(shown(&set.headers), ["authorization=Bearer x", "A=c"]);
-        assert_eq!(shown(&set.metrics_headers), ["authorization=Bearer x", "a=b"]);
+        assert_eq!(shown(&traces.headers), ["authorization=Bearer x", "A=c"]);
+        assert_eq!(shown(&metrics.headers), ["authorization=Bearer x", "a=b"]);
         assert_eq!((set.service.as_str(), set.resource["team"].as_str()), ("n", "a,b"));
-        assert_eq!((set.timeout, set.sampler), (Duration::from_millis(250), Sampler { by_parent: true, share: 0.25 }));
+        assert_eq!(set.sampler, Sampler { by_parent: true, share: 0.25 });
         assert!(target(&otel, &[("OTEL_SDK_DISABLED", "True")]).unwrap().is_none());
     }
 

@@ -1,7 +1,7 @@
 //! Metrics: how long calls take at the door, how long requests to servers take, and how long sessions of both last.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -9,8 +9,9 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Histogram, HistogramDataPoint, Metric};
 
 use super::names;
-use super::spans::{Done, nanos, text};
+use super::spans::{Done, nanos, network, text};
 use crate::counts::{Buckets, Counts, DURATIONS};
+use crate::lock::lock;
 use crate::protocol::Method;
 use crate::traced::Attempt;
 
@@ -27,36 +28,38 @@ struct Times {
     buckets: [u64; DURATIONS.len() + 1],
 }
 
+/// Calls at the door, and requests to servers.
+#[derive(Debug, Default)]
+struct Operations {
+    doors: BTreeMap<Key, Times>,
+    servers: BTreeMap<Key, Times>,
+}
+
 /// All durations since the start.
 #[derive(Debug)]
 pub(super) struct Durations {
     since: SystemTime,
-    doors: BTreeMap<Key, Times>,
-    servers: BTreeMap<Key, Times>,
+    operations: Mutex<Operations>,
     /// Sessions are counted where they end.
     counts: Counts,
 }
 
 impl Durations {
     pub(super) fn new(since: SystemTime, counts: Counts) -> Self {
-        Self { since, doors: BTreeMap::new(), servers: BTreeMap::new(), counts }
+        Self { since, operations: Mutex::default(), counts }
     }
 
     /// Adds a call and its attempts.
-    pub(super) fn add(&mut self, done: &Done) {
+    pub(super) fn add(&self, done: &Done) {
+        let mut operations = lock(&self.operations);
         match done {
             Done::Call(called, attempts, _) => {
                 let method = word(&called.method);
-                add(&mut self.doors, (method, called.server.clone(), called.error.clone()), called.took);
-                attempts.iter().for_each(|attempt| self.attempted(method, attempt));
+                add(&mut operations.doors, (method, called.server.clone(), called.error.clone()), called.took);
+                attempts.iter().for_each(|attempt| operations.attempted(method, attempt));
             }
-            Done::Late(called, attempt) => self.attempted(word(&called.method), attempt),
+            Done::Late(called, attempt) => operations.attempted(word(&called.method), attempt),
         }
-    }
-
-    fn attempted(&mut self, method: &'static str, attempt: &Attempt) {
-        let key = (method, Some(attempt.sent.server.clone()), attempt.error.clone());
-        add(&mut self.servers, key, attempt.took.unwrap_or_default());
     }
 
     /// Returns the metrics that have values.
@@ -64,16 +67,21 @@ impl Durations {
         let of_calls = |series: &BTreeMap<Key, Times>| {
             series.iter().map(|(key, times)| self.point(key, times, now)).collect::<Vec<_>>()
         };
-        let clients = self.counts.sessions().into_iter().map(|((door, revision), lasted)| {
-            let network = if door == "stdio" { "pipe" } else { "tcp" };
+        // Several doors have one transport, and so one series.
+        let mut sessions: BTreeMap<(&str, &str), Buckets> = BTreeMap::new();
+        for ((door, revision), lasted) in self.counts.sessions() {
+            sessions.entry((network(door), revision)).or_default().join(lasted);
+        }
+        let clients = sessions.into_iter().map(|((network, revision), lasted)| {
             self.session(vec![text(names::REVISION, revision), text(names::NETWORK, network)], &lasted, now)
         });
         let servers = self.counts.servers().into_iter().filter_map(|(server, counts)| {
             Some(self.session(vec![text(names::SERVER, &server)], &counts.sessions()?, now))
         });
+        let operations = lock(&self.operations);
         let all = [
-            (names::SERVER_DURATION, "How long calls of clients take.", of_calls(&self.doors)),
-            (names::CLIENT_DURATION, "How long requests to servers take.", of_calls(&self.servers)),
+            (names::SERVER_DURATION, "How long calls of clients take.", of_calls(&operations.doors)),
+            (names::CLIENT_DURATION, "How long requests to servers take.", of_calls(&operations.servers)),
             (names::SERVER_SESSION, "How long sessions of clients lasted.", clients.collect()),
             (names::CLIENT_SESSION, "How long connections to servers lasted.", servers.collect()),
         ];
@@ -119,6 +127,13 @@ impl Durations {
             explicit_bounds: bounds.collect(),
             ..HistogramDataPoint::default()
         }
+    }
+}
+
+impl Operations {
+    fn attempted(&mut self, method: &'static str, attempt: &Attempt) {
+        let key = (method, Some(attempt.sent.server.clone()), attempt.error.clone());
+        add(&mut self.servers, key, attempt.took.unwrap_or_default());
     }
 }
 

@@ -1,18 +1,19 @@
 //! Traces and metrics, sent to a collector by OTLP over HTTP (`host.otel`).
 //!
-//! In: calls as they end (`spans.rs`), changes of servers' states, logins, counters. Out: protobuf, sent by our HTTP client from
+//! In: calls as they end (`tracer.rs`, `spans.rs`, `queue.rs`), changes of servers' states, logins, counters. Out: protobuf, sent by our HTTP client from
 //! one task (`send.rs`). **Invariant:** no call waits for a collector. What the task cannot take is dropped and counted.
 //! Not here: the ids of a call's spans, which it has from its beginning (`traced.rs`). Start at [`start`].
 
 mod environment;
 mod metrics;
 mod names;
+mod queue;
 mod send;
 mod shared;
 mod spans;
+mod tracer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -28,17 +29,17 @@ use tokio_util::sync::CancellationToken;
 
 use self::environment::Target;
 use self::metrics::Durations;
+use self::queue::{Queue, Room};
 use self::send::Sender;
 use self::shared::Shared;
-use self::spans::{Done, Own, Queue, Tracer, text};
+use self::spans::{Done, Own, text};
+use self::tracer::Tracer;
 use crate::auth::LoginEnd;
 use crate::config::Otel;
 use crate::counts::HostCount;
 use crate::manager::{Manager, StateChange};
 use crate::observe::Listener;
 
-/// How many calls may wait for the task.
-const QUEUE: usize = 4096;
 /// How many spans one request has at most, and how long they are collected.
 const BATCH: usize = 512;
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -53,22 +54,22 @@ const METRICS: Duration = Duration::from_secs(60);
 pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Listener>>, String> {
     let Some(target) = Target::of(otel, |name| std::env::var(name).ok())? else { return Ok(None) };
     let target = Arc::new(target);
-    let (done, queue) = mpsc::channel(QUEUE);
-    let is_full = Arc::new(AtomicBool::new(false));
     let counts = manager.record().counts().clone();
+    let durations = Arc::new(Durations::new(SystemTime::now(), counts.clone()));
+    let room = Room::new(counts.clone());
+    let (queue, done) = Queue::new(&target, room.clone(), durations.clone());
     let (stop, news) = (CancellationToken::new(), (manager.events(), manager.logins()));
     let exporter = Exporter {
-        sender: Sender::new(target.timeout, counts.clone(), stop.clone()),
-        durations: Durations::new(SystemTime::now(), counts.clone()),
+        sender: Sender::new(counts, stop.clone()),
+        durations,
         target: target.clone(),
         spans: Vec::new(),
         starts: Vec::new(),
         stop: stop.clone(),
-        is_full: is_full.clone(),
+        room,
     };
-    let task = tokio::spawn(exporter.run(queue, news));
+    let task = tokio::spawn(exporter.run(done, news));
     let shared = Shared::new(task, stop);
-    let queue = Queue::new(done, counts, is_full);
     Ok(Some(Arc::new(Tracer::new(target, queue, shared))))
 }
 
@@ -76,14 +77,13 @@ pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Lis
 struct Exporter {
     target: Arc<Target>,
     sender: Sender,
-    durations: Durations,
-    /// What is collected.
+    durations: Arc<Durations>,
+    /// What is collected. Each has its place in the room.
     spans: Vec<Span>,
     /// Servers that start, and since when.
     starts: Vec<(String, SystemTime)>,
     stop: CancellationToken,
-    /// Whether somebody was told that the queue is full.
-    is_full: Arc<AtomicBool>,
+    room: Room,
 }
 
 impl Exporter {
@@ -100,18 +100,9 @@ impl Exporter {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                got = queue.recv_many(&mut done, BATCH) => {
-                    if got == 0 {
-                        break;
-                    }
-                    if got < BATCH {
-                        self.is_full.store(false, Ordering::Relaxed);
-                    }
-                    self.take(&mut done);
-                    if self.spans.len() >= BATCH {
-                        self.send_spans().await;
-                    }
-                }
+                // These come before the calls, which may come without a pause.
+                _ = measure.tick() => self.send_metrics().await,
+                _ = flush.tick() => self.send_spans().await,
                 change = states.recv(), if has_states => match change {
                     Ok(change) => self.changed(change),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -122,8 +113,18 @@ impl Exporter {
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => has_logins = false,
                 },
-                _ = flush.tick() => self.send_spans().await,
-                _ = measure.tick() => self.send_metrics().await,
+                got = queue.recv_many(&mut done, BATCH) => {
+                    if got == 0 {
+                        break;
+                    }
+                    if got < BATCH {
+                        self.room.is_drained();
+                    }
+                    self.take(&mut done);
+                    if self.spans.len() >= BATCH {
+                        self.send_spans().await;
+                    }
+                }
             }
         }
         queue.close();
@@ -135,12 +136,7 @@ impl Exporter {
     }
 
     fn take(&mut self, done: &mut Vec<Done>) {
-        for done in done.drain(..) {
-            self.durations.add(&done);
-            if done.is_sampled() && self.target.traces.is_some() {
-                done.spans(&mut self.spans);
-            }
-        }
+        done.drain(..).for_each(|done| done.spans(&mut self.spans));
     }
 
     /// Notes a change of a server's state: a start has a span of its own.
@@ -169,7 +165,12 @@ impl Exporter {
     /// Adds the span of what the host did by itself.
     fn own(&mut self, own: Own<'_>) {
         let is_sampled = self.target.traces.is_some() && self.target.sampler.share > 0.0;
-        self.spans.extend(is_sampled.then(|| own.span()).flatten());
+        if is_sampled && self.room.take(1) {
+            match own.span() {
+                Some(span) => self.spans.push(span),
+                None => self.room.give(1),
+            }
+        }
     }
 
     fn resource(&self) -> Resource {
@@ -180,7 +181,7 @@ impl Exporter {
     }
 
     async fn send_spans(&mut self) {
-        let (Some(url), false) = (&self.target.traces, self.spans.is_empty()) else { return };
+        let (Some(traces), false) = (&self.target.traces, self.spans.is_empty()) else { return };
         let all = std::mem::take(&mut self.spans);
         for batch in all.chunks(BATCH) {
             let scope_spans = vec![ScopeSpans { scope: scope(), spans: batch.to_vec(), ..ScopeSpans::default() }];
@@ -188,12 +189,13 @@ impl Exporter {
                 ResourceSpans { resource: Some(self.resource()), scope_spans, ..ResourceSpans::default() };
             let request = ExportTraceServiceRequest { resource_spans: vec![of_resource] };
             let (body, count) = (request.encode_to_vec(), batch.len() as u64);
-            self.sender.send(url, &self.target.headers, body, (HostCount::OtelSpansDropped, count)).await;
+            self.sender.send(traces, body, (HostCount::OtelSpansDropped, count)).await;
+            self.room.give(batch.len());
         }
     }
 
     async fn send_metrics(&mut self) {
-        let Some(url) = &self.target.metrics else { return };
+        let Some(to) = &self.target.metrics else { return };
         let metrics = self.durations.metrics(SystemTime::now());
         if metrics.is_empty() {
             return;
@@ -203,7 +205,7 @@ impl Exporter {
         let of_resource =
             ResourceMetrics { resource: Some(self.resource()), scope_metrics, ..ResourceMetrics::default() };
         let body = ExportMetricsServiceRequest { resource_metrics: vec![of_resource] }.encode_to_vec();
-        self.sender.send(url, &self.target.metrics_headers, body, (HostCount::OtelMetricsDropped, count)).await;
+        self.sender.send(to, body, (HostCount::OtelMetricsDropped, count)).await;
     }
 }
 

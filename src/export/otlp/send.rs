@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::config::{Remote, Secret};
+use super::environment::Signal;
+use crate::config::Remote;
 use crate::counts::{Counts, HostCount};
 use crate::dial::Dialer;
 use crate::transport::retry_after;
@@ -23,7 +24,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 pub(super) struct Sender {
     dialer: Dialer,
-    timeout: Duration,
     counts: Counts,
     /// Cancelled when the host ends, so that nothing is sent again.
     stop: CancellationToken,
@@ -40,23 +40,17 @@ enum Sent {
 }
 
 impl Sender {
-    pub(super) fn new(timeout: Duration, counts: Counts, stop: CancellationToken) -> Self {
-        Self { dialer: Dialer::new(None), timeout, counts, stop, is_failing: false }
+    pub(super) fn new(counts: Counts, stop: CancellationToken) -> Self {
+        Self { dialer: Dialer::new(None), counts, stop, is_failing: false }
     }
 
     /// Sends a body. What is not taken is counted as dropped.
-    pub(super) async fn send(
-        &mut self,
-        url: &Url,
-        headers: &[(String, Secret)],
-        body: Vec<u8>,
-        (what, number): (HostCount, u64),
-    ) {
+    pub(super) async fn send(&mut self, to: &Signal, body: Vec<u8>, (what, number): (HostCount, u64)) {
         let body = Bytes::from(body);
         let mut wait = WAIT;
         let mut left = RETRIES;
         let why = loop {
-            match self.once(url, headers, body.clone()).await {
+            match self.once(to, body.clone()).await {
                 Sent::Taken => {
                     self.is_failing = false;
                     return;
@@ -74,11 +68,15 @@ impl Sender {
         };
         self.counts.add(what, number);
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!("the collector of host.otel at {} takes nothing: {why}", url.origin().ascii_serialization());
+            tracing::warn!(
+                "the collector of host.otel at {} takes nothing: {why}",
+                to.url.origin().ascii_serialization()
+            );
         }
     }
 
-    async fn once(&self, url: &Url, headers: &[(String, Secret)], body: Bytes) -> Sent {
+    async fn once(&self, to: &Signal, body: Bytes) -> Sent {
+        let Signal { url, headers, timeout: patience } = to;
         let mut request = Request::post(url.as_str()).header("content-type", "application/x-protobuf");
         for (name, value) in headers {
             request = request.header(name, value.expose());
@@ -91,8 +89,8 @@ impl Sender {
             Ok(client) => client,
             Err(why) => return Sent::Refused(why),
         };
-        let response = match timeout(self.timeout, client.send(request)).await {
-            Err(_) => return Sent::Later(None, format!("no answer within {:?}", self.timeout)),
+        let response = match timeout(*patience, client.send(request)).await {
+            Err(_) => return Sent::Later(None, format!("no answer within {patience:?}")),
             Ok(Err(error)) => return Sent::Later(None, error.to_string()),
             Ok(Ok(response)) => response,
         };

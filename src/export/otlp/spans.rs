@@ -1,182 +1,19 @@
 //! Spans: one of the door for each call, and below it one for each request to a server. They are made when these end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
-use tokio::sync::mpsc;
 
-use super::environment::Target;
 use super::names;
-use super::shared::Shared;
-use crate::answered::{End, Failed, Kind};
-use crate::counts::{Counts, HostCount};
-use crate::observe::{Begun, Ended, Listener, Pending, Wants, is_call};
-use crate::protocol::{Method, Raw, TraceParent};
-use crate::record::masked;
-use crate::redact::without_query;
-use crate::traced::{self, Attempt, Late, Sent, Traced};
+use crate::protocol::{Method, TraceParent};
+use crate::traced::{self, Attempt, Sent, Traced};
 
 /// The most characters of a name or an id in a span.
 const NAME: usize = 256;
-/// The most bytes of arguments, and of a result.
-const VALUE: usize = 4096;
-
-/// Is told of calls.
-#[derive(Debug)]
-pub(super) struct Tracer {
-    target: Arc<Target>,
-    queue: Queue,
-    shared: Shared,
-}
-
-/// The way to the task that sends. What it cannot take is counted as dropped, and that is told once, until it has taken all
-/// that waits.
-#[derive(Clone, Debug)]
-pub(super) struct Queue {
-    done: mpsc::Sender<Done>,
-    counts: Counts,
-    is_full: Arc<AtomicBool>,
-}
-
-impl Queue {
-    pub(super) fn new(done: mpsc::Sender<Done>, counts: Counts, is_full: Arc<AtomicBool>) -> Self {
-        Self { done, counts, is_full }
-    }
-
-    fn push(&self, done: Done) {
-        if self.done.try_send(done).is_err() {
-            self.counts.add(HostCount::OtelSpansDropped, 1);
-            if !self.is_full.swap(true, Ordering::Relaxed) {
-                tracing::warn!("the collector of host.otel is slower than the calls: spans are dropped");
-            }
-        }
-    }
-}
-
-impl Tracer {
-    pub(super) fn new(target: Arc<Target>, queue: Queue, shared: Shared) -> Self {
-        Self { target, queue, shared }
-    }
-}
-
-impl Listener for Tracer {
-    fn wants(&self, method: &Method) -> Wants {
-        Wants::whole_if(is_call(method))
-    }
-
-    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
-        let said = call.params.and_then(TraceParent::of);
-        let header = call.origin.and_then(|origin| origin.parent);
-        let parent = said.or(header);
-        let sampler = self.target.sampler;
-        let traced = Traced::new(parent, |trace| sampler.takes(parent.map(TraceParent::is_sampled), trace));
-        if let Some(traced) = &traced {
-            call.subject.is_traced(traced.clone());
-        }
-        let takes_arguments = self.target.arguments && traced.as_ref().is_some_and(|traced| traced.is_sampled);
-        let told = |name: &str| call.params.filter(|_| takes_arguments).and_then(|params| params.member(name));
-        let named = match call.method {
-            Method::ToolsCall | Method::PromptsGet => call.params.and_then(|params| params.text("name")),
-            _ => None,
-        };
-        Ok(Box::new(Traveler {
-            traced,
-            queue: self.queue.clone(),
-            at: call.at,
-            method: call.method.clone(),
-            name: named.map(|name| short(&name)),
-            door: call.door,
-            revision: call.revision,
-            id: call
-                .origin
-                .and_then(|origin| origin.id.clone())
-                .or_else(|| call.id.map(ToString::to_string))
-                .map(|id| short(&id)),
-            session: call.origin.and_then(|origin| origin.session.clone()),
-            link: header.filter(|header| said.is_some_and(|said| said != *header)),
-            arguments: told("arguments"),
-            uri: told("uri"),
-            takes_result: takes_arguments,
-        }))
-    }
-
-    fn finish(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.shared.finish())
-    }
-
-    fn traces(&self) -> bool {
-        true
-    }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(NAME).collect()
-}
-
-/// One call in flight.
-#[derive(Debug)]
-struct Traveler {
-    traced: Option<Arc<Traced>>,
-    queue: Queue,
-    at: SystemTime,
-    method: Method,
-    name: Option<String>,
-    door: Option<&'static str>,
-    revision: Option<&'static str>,
-    id: Option<String>,
-    session: Option<String>,
-    link: Option<TraceParent>,
-    arguments: Option<Raw>,
-    uri: Option<Raw>,
-    takes_result: bool,
-}
-
-impl Pending for Traveler {
-    fn end(self: Box<Self>, ended: &Ended<'_>) {
-        let Some(traced) = self.traced else { return };
-        let scrubber = ended.at.map(|at| at.scrubber.clone()).unwrap_or_default();
-        let error = match (ended.end, ended.kind, ended.code) {
-            (_, Some(kind), _) => Some(Kind::word(kind).to_owned()),
-            (_, _, Some(code)) => Some(code.to_string()),
-            (End::ToolError, ..) => Some("tool_error".to_owned()),
-            (End::Cancelled, ..) => Some("cancelled".to_owned()),
-            _ => None,
-        };
-        let uri = self.uri.and_then(|uri| uri.string().map(|uri| short(&scrubber.scrub(&without_query(&uri)))));
-        let attempted = ended.at.map(|at| short(&scrubber.scrub(&at.target)));
-        let called = Arc::new(Called {
-            trace: traced.trace,
-            span: traced.span,
-            parent: traced.parent.map(|parent| parent.span),
-            link: self.link,
-            is_sampled: traced.is_sampled,
-            at: self.at,
-            took: ended.took,
-            method: self.method,
-            name: self.name.map(|name| scrubber.scrub(&name).into_owned()),
-            attempted,
-            door: self.door,
-            revision: self.revision,
-            id: self.id,
-            session: self.session,
-            server: ended.at.map(|at| at.server.clone()),
-            error,
-            arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber, VALUE)),
-            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber, VALUE)),
-            uri,
-        });
-        let (of_late, queue) = (called.clone(), self.queue.clone());
-        let late = || -> Late { Box::new(move |attempt| queue.push(Done::Late(of_late.clone(), Box::new(attempt)))) };
-        let (attempts, queued) = traced.end(late);
-        self.queue.push(Done::Call(called, attempts, queued));
-    }
-}
 
 /// What has ended.
 #[derive(Debug)]
@@ -190,28 +27,28 @@ pub(super) enum Done {
 /// A request of a client that has ended.
 #[derive(Debug)]
 pub(super) struct Called {
-    trace: u128,
-    span: u64,
-    parent: Option<u64>,
+    pub(super) trace: u128,
+    pub(super) span: u64,
+    pub(super) parent: Option<u64>,
     /// The trace that a header names, if the message itself names another one.
-    link: Option<TraceParent>,
+    pub(super) link: Option<TraceParent>,
     pub(super) is_sampled: bool,
-    at: SystemTime,
+    pub(super) at: SystemTime,
     pub(super) took: Duration,
     pub(super) method: Method,
     /// What was called, as clients name it.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// The server's own name for it.
-    attempted: Option<String>,
-    door: Option<&'static str>,
-    revision: Option<&'static str>,
-    id: Option<String>,
-    session: Option<String>,
+    pub(super) attempted: Option<String>,
+    pub(super) door: Option<&'static str>,
+    pub(super) revision: Option<&'static str>,
+    pub(super) id: Option<String>,
+    pub(super) session: Option<String>,
     pub(super) server: Option<Arc<str>>,
     pub(super) error: Option<String>,
-    arguments: Option<String>,
-    result: Option<String>,
-    uri: Option<String>,
+    pub(super) arguments: Option<String>,
+    pub(super) result: Option<String>,
+    pub(super) uri: Option<String>,
 }
 
 impl Done {
@@ -226,10 +63,12 @@ impl Done {
         }
     }
 
-    /// Reports whether its spans are sent.
-    pub(super) fn is_sampled(&self) -> bool {
+    /// Returns how many spans it has: none if it is not sampled.
+    pub(super) fn count(&self) -> usize {
         match self {
-            Self::Call(called, ..) | Self::Late(called, _) => called.is_sampled,
+            Self::Call(called, attempts, _) if called.is_sampled => 1 + attempts.len(),
+            Self::Late(called, _) if called.is_sampled => 1,
+            Self::Call(..) | Self::Late(..) => 0,
         }
     }
 }
@@ -243,7 +82,7 @@ impl Called {
         add(names::SESSION, self.session.as_deref());
         add(names::ID, self.id.as_deref());
         add(names::SERVER, self.server.as_deref());
-        add(names::NETWORK, self.door.map(|door| if door == "stdio" { "pipe" } else { "tcp" }));
+        add(names::NETWORK, self.door.map(network));
         add(names::ARGUMENTS, self.arguments.as_deref());
         add(names::RESULT, self.result.as_deref());
         add(names::URI, self.uri.as_deref());
@@ -323,6 +162,11 @@ impl Called {
     }
 }
 
+/// Returns the transport below a door, in the words of the conventions.
+pub(super) fn network(door: &str) -> &'static str {
+    if matches!(door, "stdio" | "socket") { "pipe" } else { "tcp" }
+}
+
 /// Adds why it failed. A code of JSON-RPC is a number.
 fn failed(error: Option<&str>, attributes: &mut Vec<KeyValue>) {
     attributes.extend(error.map(|error| text(names::ERROR, error)));
@@ -387,6 +231,11 @@ fn whole(name: &str, value: i64) -> KeyValue {
 
 fn attribute(name: &str, value: Value) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}
+
+/// Shortens a name or an id.
+pub(super) fn short(text: &str) -> String {
+    text.chars().take(NAME).collect()
 }
 
 /// Returns a time as nanoseconds since 1970.

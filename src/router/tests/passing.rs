@@ -32,7 +32,7 @@ fn kept<const N: usize>(stage: &Stage, members: [&str; N]) -> Vec<[Value; N]> {
         let event: Value = serde_json::from_slice(&line).unwrap();
         members.map(|member| event[member].clone())
     };
-    watcher.past(100, &wanted).1.into_iter().map(shown).collect()
+    watcher.past(100, &wanted).1.kept().into_iter().map(shown).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,9 +6,9 @@
 //! the launcher decides nothing.
 
 mod bubble;
-mod door;
 #[cfg(feature = "script")]
 mod calls;
+mod door;
 mod filter;
 mod grants;
 mod launch;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{daemon, run, status};
 
 /// Sends a line to the socket at that path, and returns the answer.
-fn ask(socket: &Path, line: &str) -> Value {
+pub(super) fn ask(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     let mut answer = String::new();
@@ -20,7 +20,7 @@ fn ask(socket: &Path, line: &str) -> Value {
 }
 
 /// Asks as a process that a server of a host has started. Runs this test in a process of its own.
-fn ask_below(socket: &Path, line: &str) -> Value {
+pub(super) fn ask_below(socket: &Path, line: &str) -> Value {
     let mut below = Command::new(std::env::current_exe().unwrap());
     below.args(["--exact", "daemon::approvals::h85_the_socket_takes_approvals_of_what_was_shown_and_none_from_below"]);
     let answer = tempfile::NamedTempFile::new().unwrap();

@@ -100,10 +100,17 @@ fn a_question_of_the_host_is_not_one_of_a_server() {
         }));
         #[cfg(target_os = "linux")]
         {
-            let shown = at_terminal(home, "exec \"$PROGRAM\" call --config mcp.json echo__echo text=x", "once\n");
-            assert!(shown.contains("mcp-host asks: mcp-host wants to call echo of the server \"echo\"."), "{shown}");
-            assert!(!shown.contains("server `"), "{shown}");
-            assert!(shown.contains("May it? (once / no):") && shown.trim_end().ends_with('x'), "{shown}");
+            let line = "exec \"$PROGRAM\" call --config mcp.json echo__echo text='one\ntwo'";
+            let shown = at_terminal(home, line, "maybe\ny\n");
+            // The lines of the host are lines; what the client sent is escaped.
+            let asked = "mcp-host asks: mcp-host wants to call echo of the server \"echo\". The rule \"careful\" wants you to decide.\n\n\
+                         Arguments: {\"text\":\"one\\ntwo\"}\n";
+            assert!(shown.contains(asked) && !shown.contains("server `"), "{shown}");
+            assert!(shown.contains("May it? (y = once / n = no):"), "{shown}");
+            assert!(shown.contains("please give one of y = once / n = no\n"), "{shown}");
+            assert!(shown.trim_end().ends_with("one\ntwo"), "{shown}");
+            let refused = at_terminal(home, line, "no\n");
+            assert!(refused.contains("the answer was no"), "{refused}");
         }
         drop(daemon);
     }

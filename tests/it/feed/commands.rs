@@ -154,7 +154,7 @@ fn calls_show_what_was_called_before_anybody_looked() {
     let json = run(home, &["calls", "--json"]);
     let calls: Vec<_> = json.lines().skip(1).map(event).filter(|event| event["type"] == "call").collect();
     let told: Vec<_> = calls.iter().map(|call| (call["id"].as_u64(), call["door"].as_str())).collect();
-    assert_eq!(told, [(Some(1), Some("stdio")), (Some(2), Some("stdio")), (Some(3), Some("stdio"))]);
+    assert_eq!(told, [(Some(1), Some("socket")), (Some(2), Some("socket")), (Some(3), Some("socket"))]);
 }
 
 #[test]

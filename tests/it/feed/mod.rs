@@ -117,7 +117,7 @@ fn a_call_and_a_line_are_told_and_no_arguments() {
     assert_eq!(of(calls[0]), (json!("begin"), json!("echo"), json!("echo"), Value::Null));
     assert_eq!(of(calls[1]), (json!("end"), json!("echo"), json!("echo"), json!("ok")));
     assert!(calls[1]["ms"].as_f64().unwrap() > 0.0 && calls[1]["bytesOut"].as_u64().unwrap() > 0, "{calls:?}");
-    assert_eq!((&calls[1]["method"], &calls[1]["door"]), (&json!("tools/call"), &json!("stdio")));
+    assert_eq!((&calls[1]["method"], &calls[1]["door"]), (&json!("tools/call"), &json!("socket")));
 
     let mut past = Feed::open(home, &daemon, &json!({ "past": 10, "parts": ["lines", "calls"], "server": "echo" }));
     let events = past.until(|event| event["type"] == "snapshot");
@@ -125,6 +125,12 @@ fn a_call_and_a_line_are_told_and_no_arguments() {
     assert_eq!((&line["text"], &line["server"]), (&json!(r"warming up\u{7}"), &json!("echo")));
     assert!(events.iter().any(|event| event["type"] == "call" && event["id"] == 1), "{events:?}");
     assert_eq!(events.last().unwrap()["servers"], json!([]), "it is not about servers");
+
+    // Answers are counted under that door, too.
+    let metrics = run(home, &["metrics"]);
+    let mut counted =
+        metrics.lines().filter(|line| line.starts_with("mcp_host_door_requests_total{door=\"socket\",status=\"2xx\"}"));
+    assert!(counted.next().is_some_and(|line| !line.ends_with(" 0")), "{metrics}");
 
     // A reload is told, and what becomes of the new server.
     let mut more = config();
@@ -172,6 +178,43 @@ fn a_call_that_began_before_anybody_looked_is_among_those_that_run() {
     let calls: Vec<&Value> = events.iter().filter(|event| event["type"] == "call").collect();
     assert_eq!((calls.len(), &calls[0]["id"]), (1, &json!(id)), "{events:?}");
     assert_eq!(events.last().unwrap()["running"], json!([]));
+}
+
+#[test]
+fn a_feed_that_reads_too_late_is_told_what_it_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    // A hundred lines of a server have events in a second. Together they say nearly a mebibyte of them in that time.
+    let lines = "while :; do head -c 101000 /dev/zero | tr '\\0' x | fold -w 1000 >&2; sleep 1; done";
+    let script = format!("({lines}) & exec \"$0\" __demo-server");
+    let server = json!({ "command": "/bin/sh", "args": ["-c", script, env!("CARGO_BIN_EXE_mcp-host")] });
+    let servers: serde_json::Map<String, Value> = (0..8).map(|number| (format!("s{number}"), server.clone())).collect();
+    let daemon = daemon(home, &json!({ "mcpServers": servers }));
+    let parts = json!({ "parts": ["lines"] });
+    let mut late = Feed::open(home, &daemon, &parts);
+    late.until(|event| event["type"] == "snapshot");
+    let mut quick = Feed::open(home, &daemon, &parts);
+    let (mut bytes, mut last) = (0, String::new());
+    // What its socket holds is not unread. To hold each event against the schema takes too long here.
+    while bytes < (3 << 20) {
+        last.clear();
+        quick.0.read_line(&mut last).unwrap();
+        assert!(!last.starts_with(r#"{"type":"gap""#), "it reads in time: {last}");
+        bytes += last.len();
+    }
+    let last: Value = serde_json::from_str(&last).unwrap();
+    let events = late.until(|event| event["type"] == "snapshot");
+    let gap = &events[events.len() - 2];
+    assert!(gap["type"] == "gap" && gap["missed"].as_u64().is_some_and(|missed| missed > 500), "{gap}");
+    let lines: Vec<u64> =
+        events.iter().filter(|event| event["type"] == "line").map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert!(lines.windows(2).all(|two| two[0] < two[1]), "what it got before is in order");
+    assert!(events.last().unwrap()["seq"].as_u64() >= last["seq"].as_u64(), "it begins anew where the host is");
+    assert!(
+        run(home, &["metrics"])
+            .lines()
+            .any(|line| line.starts_with("mcp_host_feed_dropped_total") && !line.ends_with(" 0"))
+    );
 }
 
 /// Begins a call that lasts a minute and wants progress. It ends with its connection.

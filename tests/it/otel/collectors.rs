@@ -131,9 +131,9 @@ fn spans_that_wait_for_a_silent_collector_are_bounded() {
     let (origin, _got) = collector(Answers::Never);
     let otel = json!({ "endpoint": origin, "metrics": false });
     let mut daemon = daemon(home, &otel, &[]);
-    // Each of them is a call with a span. No tool has that name, so they are short.
+    // Each of them is a call with two spans: one of the door, and one of the request to the server.
     let call = |id: u64| {
-        let params = json!({ "name": "no-such-tool", "arguments": {} });
+        let params = json!({ "name": "echo__echo", "arguments": { "text": "x" } });
         json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
     };
     let params =
@@ -142,12 +142,14 @@ fn spans_that_wait_for_a_silent_collector_are_bounded() {
     let (head, _) = post(&daemon.port, "", &opened);
     let session = head.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:"));
     let headers = format!("{}\r\n", session.unwrap_or_else(|| panic!("{head}")));
-    for _ in 0..120 {
+    for _ in 0..50 {
         let (head, _) = post(&daemon.port, &headers, &json!((0..50).map(call).collect::<Vec<_>>()));
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
-    // 6,000 calls: 4,096 wait, and the task holds those of two requests at most.
-    until_dropped(home, 6000 - 4096 - 2 * 512);
+    // Of 5,000 spans 4,096 wait, those of the first request included; the start of the server may have one, too. A call of
+    // which one span fits is dropped whole.
+    let count = dropped(home);
+    assert!((904..=906).contains(&count), "{count} spans are dropped");
     let said = daemon.end();
     assert_eq!(said.iter().filter(|line| line.contains("slower than the calls")).count(), 1, "{said:#?}");
 }

@@ -44,8 +44,6 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("trees", 1, &[]),
     ("install", 1, &["keep", "dial", "trees"]),
     ("sandbox", 1, &["dial"]),
-    ("script", 1, &[]),
-    ("sandbox", 1, &[]),
     ("script", 1, &["sandbox"]),
     ("transport", 1, &["lineage", "dial", "auth", "trees", "sandbox", "script"]),
     ("policy", 1, &[]),

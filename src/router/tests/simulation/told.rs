@@ -42,11 +42,8 @@ impl Feed {
     /// Checks all events that are still kept.
     pub(super) fn check(&self, tale: &Tale) {
         let wanted = Wanted { arguments: Arguments::Shape, ..Wanted::default() };
-        let mut seq = match self.0.after(0, 1) {
-            Read::Missed(missed) => missed,
-            Read::Events(_) => 0,
-        };
-        while let Read::Events(events) = self.0.after(seq, usize::MAX) {
+        let mut seq = self.0.dropped();
+        while let Read::Events(events) = self.0.after(seq, usize::MAX, u64::MAX) {
             if events.is_empty() {
                 return;
             }

@@ -173,8 +173,10 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
         fs::rename(&new, file)
     };
     written().map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot write {}: {error}", file.display()))
-            .help(format!("ls -ld {} shows who may write there", file.parent().unwrap_or(file).display()))
+        Failure::new(Exit::Failed, format!("cannot write {}: {error}", file.display())).help(format!(
+            "ls -ld {} shows who may write there",
+            quoted(&file.parent().unwrap_or(file).display().to_string())
+        ))
     })
 }
 

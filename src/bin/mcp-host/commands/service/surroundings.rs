@@ -135,16 +135,17 @@ fn found(command: &str, path: &str) -> Option<PathBuf> {
 
 /// Reads the file of variables that the user names. Others must not be able to read it: it holds secrets.
 pub(super) fn env_file(file: &Path) -> Result<(PathBuf, Vec<(String, String)>), Failure> {
-    let name = file.display();
+    let (name, quoted) = (file.display(), text::quoted(&file.display().to_string()));
     let usage = |error: String, help: String| Failure::new(Exit::Usage, error).help(help);
-    let text = fs::read_to_string(file)
-        .map_err(|error| usage(format!("--env-file {name}: {error}"), format!("ls -l {name} shows who may read it")))?;
+    let text = fs::read_to_string(file).map_err(|error| {
+        usage(format!("--env-file {name}: {error}"), format!("ls -l {quoted} shows who may read it"))
+    })?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode() & 0o077).unwrap_or_default();
         if mode != 0 {
-            return Err(usage(format!("--env-file {name}: others may read it"), format!("chmod 600 {name}")));
+            return Err(usage(format!("--env-file {name}: others may read it"), format!("chmod 600 {quoted}")));
         }
     }
     let (pairs, wrong) = pairs(&text);

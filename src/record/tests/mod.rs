@@ -1,5 +1,7 @@
 //! What is remembered: calls without arguments, lines, and events that a feed reads once each.
 
+mod late;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -75,14 +77,14 @@ fn say(record: &Record, server: &str, text: &str, at: SystemTime) {
 
 /// Returns the events after one as JSON; each holds against the schema.
 fn after(watcher: &Watcher, seq: u64, wanted: &Wanted) -> Vec<Value> {
-    let Read::Events(events) = watcher.after(seq, usize::MAX) else { panic!("events are dropped") };
+    let Read::Events(events) = watcher.after(seq, usize::MAX, u64::MAX) else { panic!("events are dropped") };
     written(events, wanted)
 }
 
 fn written(events: impl IntoIterator<Item = Event>, wanted: &Wanted) -> Vec<Value> {
     let mut out = Vec::new();
     events.into_iter().for_each(|event| event.write(&mut out, wanted, str::to_owned));
-    let schema: Value = serde_json::from_str(include_str!("feed.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../feed.schema.json")).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(wanted.arguments == Arguments::Masked || !text.contains("canary-7731"), "{text}");
@@ -145,7 +147,7 @@ fn nothing_is_kept_before_somebody_can_ask() {
     say(&record, "git", "hello", second(1));
     record.happened(Part::Config, "{}", second(1));
     assert_eq!(record.watch(At::Socket, Arguments::None).unwrap().now().0, 0);
-    assert!(record.watch(At::Socket, Arguments::None).unwrap().past(10, &all()).1.is_empty());
+    assert!(record.watch(At::Socket, Arguments::None).unwrap().past(10, &all()).1.kept().is_empty());
 }
 
 #[test]
@@ -192,7 +194,7 @@ fn a_call_that_began_before_anybody_looked_is_told_of_once() {
     record.settle(u64::MAX);
     let (_, past) = watcher.past(10, &all());
     let told = |call: &Value| format!("{} {} {}", call["tool"], call["outcome"], call["bytesIn"]).replace('"', "");
-    let mut past: Vec<String> = written(past, &all()).iter().map(told).collect();
+    let mut past: Vec<String> = written(past.kept(), &all()).iter().map(told).collect();
     past.sort();
     assert_eq!(past, ["clone error 50", "pull ok 49"]);
     assert!(after(&watcher, 0, &all()).iter().all(|event| event["phase"] != "counts"));
@@ -212,7 +214,7 @@ fn the_last_calls_are_kept_though_nobody_looks() {
     let calls = Wanted { parts: Some(vec![Part::Calls]), ..all() };
     let (seq, past) = watcher.past(10, &calls);
     let now = unix_ms(SystemTime::now());
-    let mut shown = written(past, &calls);
+    let mut shown = written(past.kept(), &calls);
     for event in &mut shown {
         let members = event.as_object_mut().unwrap();
         let at = members.remove("at").unwrap().as_u64().unwrap();
@@ -239,7 +241,8 @@ fn the_last_calls_are_kept_though_nobody_looks() {
     assert_eq!(told, ["null counts [{calls:1,failed:0,server:hub}]", "e begin null", "e end null"]);
     // All of them are the past of the next feed, the last three.
     let (_, past) = record.watch(At::Page, Arguments::None).unwrap().past(10, &calls);
-    let tools: Vec<_> = written(past, &calls).iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect();
+    let tools: Vec<_> =
+        written(past.kept(), &calls).iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect();
     assert_eq!(tools.len(), 3);
     assert!(tools.contains(&"e".to_owned()) && tools.contains(&"long".to_owned()), "{tools:?}");
 }
@@ -262,7 +265,7 @@ fn a_long_target_is_kept_short_and_without_secrets() {
     call.finish(Some(&answered()));
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let calls = Wanted { parts: Some(vec![Part::Calls]), ..all() };
-    let shown = written(watcher.past(1, &calls).1, &calls);
+    let shown = written(watcher.past(1, &calls).1.kept(), &calls);
     let tool = shown[0]["tool"].as_str().unwrap();
     assert!(tool.starts_with("file:///***/long/") && tool.len() <= 1024 + 4, "{tool}");
 }
@@ -278,11 +281,11 @@ fn limit_calls_the_oldest_go_and_running_ones_stay() {
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let tools =
         |events: Vec<Value>| events.iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(tools(written(watcher.past(10, &all()).1, &all())), ["1", "2"]);
+    assert_eq!(tools(written(watcher.past(10, &all()).1.kept(), &all())), ["1", "2"]);
     assert_eq!(watcher.now().1.len(), 1, "it still runs");
     long.finish(Some(&answered()));
     assert!(watcher.now().1.is_empty());
-    assert_eq!(tools(written(watcher.past(1, &all()).1, &all())), ["2"]);
+    assert_eq!(tools(written(watcher.past(1, &all()).1.kept(), &all())), ["2"]);
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn of_many_calls_in_a_second_most_are_counted() {
     is_now(second(2));
     begin(&observer, second(2), "git", "push").finish(Some(&answered()));
     assert_eq!(after(&watcher, 101, &all()).len(), 2);
-    assert_eq!(watcher.past(1000, &all()).1.len(), 61, "the record has all of them");
+    assert_eq!(watcher.past(1000, &all()).1.kept().len(), 61, "the record has all of them");
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn limit_lines_the_oldest_of_a_server_go() {
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let texts = |server: Option<&str>| {
         let wanted = Wanted { server: server.map(|server| (server.to_owned(), server.to_owned())), ..all() };
-        let events = written(watcher.past(100, &wanted).1, &wanted);
+        let events = written(watcher.past(100, &wanted).1.kept(), &wanted);
         events
             .iter()
             .map(|event| event["text"].as_str().unwrap().split(' ').next().unwrap().to_owned())
@@ -354,7 +357,7 @@ fn a_flood_of_lines_leaves_the_feed_some_and_says_so() {
     let expected = "50 lines are left out here; `mcp-host logs` has the last ones";
     assert_eq!((&events[100]["source"], &events[100]["text"]), (&json!("host"), &json!(expected)));
     assert_eq!(events[101]["text"], "after");
-    assert_eq!(watcher.past(1000, &all()).1.len(), 151);
+    assert_eq!(watcher.past(1000, &all()).1.kept().len(), 151);
 }
 
 #[test]
@@ -388,7 +391,7 @@ fn a_feed_that_resumes_loses_and_doubles_nothing() {
         // It reads seldom, a few at a time, and each time as a feed that resumes.
         if round % 500 == 499 {
             let again = record.watch(At::Socket, Arguments::None).unwrap();
-            while let Read::Events(events) = again.after(seen.last().copied().unwrap_or(0), 7) {
+            while let Read::Events(events) = again.after(seen.last().copied().unwrap_or(0), 7, u64::MAX) {
                 if events.is_empty() {
                     break;
                 }
@@ -397,9 +400,9 @@ fn a_feed_that_resumes_loses_and_doubles_nothing() {
         }
     }
     assert_eq!(seen, (1..=9000).collect::<Vec<_>>());
-    assert!(matches!(watcher.after(0, 1), Read::Missed(4904)));
-    assert!(matches!(watcher.after(4904, 1), Read::Events(events) if events[0].seq == 4905));
-    assert!(matches!(watcher.after(9001, 1), Read::Missed(0)), "that was another run");
+    assert!(matches!(watcher.after(4903, 1, 9000), Read::Missed(4097)));
+    assert!(matches!(watcher.after(4904, 1, 9000), Read::Events(events) if events[0].seq == 4905));
+    assert!(matches!(watcher.after(9001, 1, 9000), Read::Missed(0)), "that was another run");
 }
 
 #[tokio::test]
