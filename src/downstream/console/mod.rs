@@ -221,13 +221,7 @@ impl Console {
         if route == Route::Approvals && !query.is_empty() {
             return Err(No::malformed("approvals takes nothing"));
         }
-        let in_use = self.access.of_socket();
-        if route == Route::Call {
-            // A client of a moment calls as others do: after the first lists, which decide what process serves it.
-            let client = self.client(in_use.session(), &identity);
-            drop(client.settled_view(self.router.manager(), self.router.background()).await);
-        }
-        self.serve(route, Asked { in_use, identity, query, body }).await
+        self.serve(route, Asked { in_use: self.access.of_socket(), identity, query, body }).await
     }
 
     /// Opens a feed.

@@ -63,18 +63,8 @@ fn a_call_is_made_its_question_answered_and_another_one_cancelled() {
     let mut feed = Lines::of(&socket, &json!({ "feed": { "parts": ["calls"] } }));
     feed.until(|event| event["type"] == "snapshot");
 
-    let (mut lines, number) = call(&socket, "echo__echo", &json!({ "text": "hello" }));
-    let end = lines.next().unwrap();
-    assert_eq!(
-        (&end["outcome"], &end["result"]["content"][0]["text"]),
-        (&json!("ok"), &json!("hello")),
-        "{number} {end}"
-    );
-    assert!(lines.next().is_none());
-    let told = feed.until(|event| event["phase"] == "end");
-    assert_eq!((&told["door"], &told["client"]), (&json!("socket"), &json!("mcp-host socket")), "{told}");
-
-    // Another connection answers: they are the same user's.
+    // Another connection answers: they are the same user's. This is the first call, since no question is guessed to be of one of
+    // several clients, and each call that runs alone is one of its own.
     let (mut lines, number) = call(&socket, "echo__ask", &json!({}));
     let question = lines.next().unwrap();
     assert_eq!((&question["type"], &question["from"]), (&json!("question"), &json!("server")), "{question}");
@@ -86,6 +76,17 @@ fn a_call_is_made_its_question_answered_and_another_one_cancelled() {
     assert_eq!(answer(json!({ "name": "Ada" })), json!({ "answered": true }));
     assert_eq!(answer(json!({ "name": "Eve" }))["usage"], true, "it is answered once");
     assert_eq!(lines.next().unwrap()["result"]["content"][0]["text"], "Hello Ada.");
+
+    let (mut lines, number) = call(&socket, "echo__echo", &json!({ "text": "hello" }));
+    let end = lines.next().unwrap();
+    assert_eq!(
+        (&end["outcome"], &end["result"]["content"][0]["text"]),
+        (&json!("ok"), &json!("hello")),
+        "{number} {end}"
+    );
+    assert!(lines.next().is_none());
+    let told = feed.until(|event| event["phase"] == "end" && event["tool"] == "echo");
+    assert_eq!((&told["door"], &told["client"]), (&json!("socket"), &json!("mcp-host socket")), "{told}");
 
     let (mut lines, number) = call(&socket, "echo__countdown", &json!({ "from": 60 }));
     lines.until(|line| line["type"] == "progress");
@@ -175,6 +176,6 @@ fn h83_no_request_at_the_socket_carries_a_program_and_none_below_a_server_acts()
         let refused = ask(&socket, unknown);
         assert!(refused["error"].as_str().is_some_and(|error| error.starts_with("unknown request; expected status")));
     }
-    insta::assert_snapshot!(ask(&socket, "what")["error"].as_str().unwrap(), @"unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, an approval, a restart, a link to the page, a sign-in request, or what the page can do (call, answer, cancel, enable, disable, login, logout, tools, server)");
+    insta::assert_snapshot!(ask(&socket, "what")["error"].as_str().unwrap(), @"unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, definitions JSON, a feed, a decision, an approval, a restart, a link to the page, a sign-in request, or what the page can do (call, answer, cancel, enable, disable, login, logout, tools, server)");
     assert!(run(home, &["status"]).contains("connected"), "nothing was switched");
 }
