@@ -239,3 +239,32 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         assert!(logged.ends_with(&format!("{}|/srv|", "cli.js")), "{logged}");
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_version_first_starts_in_a_sandbox_unless_the_config_says_no() {
+    let (first, second) = (registry("1.0.0").await, registry("2.0.0").await);
+    let home = Home::with_npm(&first.url);
+    tokio::task::block_in_place(|| {
+        assert!(home.run(&INSTALL).starts_with("exit 0\n"));
+        home.write("keys/secret", "");
+        let secret = home.file("keys/secret").display().to_string();
+        home.program(
+            "bin/node",
+            &format!("#!/bin/sh\n: < {secret} || exit 1\nexec \"${{0%/*}}/demo\" __demo-server\n"),
+        );
+        let text = home.text().replace(&first.url, &second.url);
+        let plain = text.replace("\"sandbox\": \"default\",\n", "");
+        assert_ne!(plain, text);
+        home.write("mcp-host/config.json", &plain);
+        let update = ["update", "notes", "--set", "NOTES_TEAM=blue", "--yes"];
+        let said = home.run(&update);
+        assert_snapshot!(&said[said.find("error: ").unwrap()..], @r#"
+        error: server `notes` did not start: the process ended (exit code 2): ~/bin/node: 2: cannot open ~/keys/secret: Permission denied
+        help: its sandbox may have refused that: if `notes` is to have it, list it in its entry: "sandbox": { "read": ["~/…"], "write": ["~/…"] }
+        help: it was started in a sandbox; "sandbox": "off" in the entry of notes starts it without one
+        "#);
+        assert_eq!(home.text(), plain, "nothing was written");
+        home.write("mcp-host/config.json", &text.replace("\"sandbox\": \"default\"", "\"sandbox\": \"off\""));
+        assert!(home.run(&update).contains("\nupdated notes: 1.0.0 to 2.0.0\n"));
+    });
+}

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mcp_host::config::edit::Change;
-use mcp_host::config::{Config, LoadRequest, Package, Secret, Server, Transport};
+use mcp_host::config::{Config, LoadRequest, Package, Sandbox, Secret, Server, Transport};
 use mcp_host::install::{Choice, Index, Manifest, Status, Wanted};
 use serde::Serialize;
 use serde_json::Value;
@@ -81,7 +81,9 @@ pub(super) async fn run(args: &Update, common: &Common, output: &Output) -> Resu
         count += 1;
         // One server that stays as it is keeps no other from its update.
         if let Err(failure) = updated {
-            let failure = failure.before(&format!("server `{}`: ", text::line(&server.name)));
+            let name = format!("server `{}`", text::line(&server.name));
+            let failure =
+                if failure.first().starts_with(&name) { failure } else { failure.before(&format!("{name}: ")) };
             last.replace(failure).iter().for_each(|failure: &Failure| failure.warn(output));
         }
     }
@@ -290,19 +292,32 @@ impl Newer<'_> {
         }
     }
 
-    /// Starts one of the two versions once, with an empty folder as its home.
+    /// Starts one of the two versions once, with an empty folder as its home, and in a sandbox where the machine has one.
     async fn start(&self, mut config: Config, request: LoadRequest, output: &Output) -> Result<Tried, Failure> {
         let home = Scratch::new()?;
+        let host = config.host.sandbox.clone();
+        let mut is_ours = false;
         for server in config.servers.iter_mut().filter(|server| server.name == self.server.name) {
             server.start_timeout = server.start_timeout.max(super::install::FETCH);
             server.disabled = None;
-            if let Transport::Stdio(stdio) = &mut server.transport
-                && !stdio.env.iter().any(|(name, _)| name == "HOME")
-            {
+            let known = server.sandbox(host.as_ref());
+            let Transport::Stdio(stdio) = &mut server.transport else { continue };
+            // Nobody has looked at what the new version does. What the config says of a sandbox counts all the same.
+            is_ours = stdio.sandbox.is_none() && host.is_none() && known.is_none();
+            let sandbox = if is_ours { Some(Sandbox::on().weak()) } else { known };
+            if !stdio.env.iter().any(|(name, _)| name == "HOME") {
                 stdio.env.push(("HOME".to_owned(), Secret::new(home.0.display().to_string())));
             }
+            stdio.sandbox = sandbox.map(|sandbox| sandbox.write(&home.0)).or(stdio.sandbox.take());
         }
-        attempt::start(&self.server.name, config, request, output).await
+        let tried = attempt::start(&self.server.name, config, request, output).await;
+        tried.map_err(|failure| match is_ours {
+            true => failure.more_help(vec![format!(
+                "it was started in a sandbox; \"sandbox\": \"off\" in the entry of {} starts it without one",
+                text::quoted(&self.server.name)
+            )]),
+            false => failure,
+        })
     }
 
     fn lines(&self, tree: &Tree) -> Vec<String> {
