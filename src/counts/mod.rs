@@ -7,6 +7,7 @@
 //! (`refused.rs`). Start at `tally.rs`, which counts a request.
 
 mod histogram;
+#[cfg_attr(not(feature = "sandbox"), allow(dead_code, reason = "only a sandbox refuses hosts"))]
 mod refused;
 mod results;
 mod tally;
