@@ -302,7 +302,7 @@ impl Newer<'_> {
             server.disabled = None;
             let known = server.sandbox(host.as_ref());
             let Transport::Stdio(stdio) = &mut server.transport else { continue };
-            // Nobody has looked at what the new version does. What the config says of a sandbox counts all the same.
+            // The new version may do anything, so it gets a sandbox. One that the config names, also `off`, wins.
             is_ours = stdio.sandbox.is_none() && host.is_none() && known.is_none();
             let sandbox = if is_ours { Some(Sandbox::on().weak()) } else { known };
             if !stdio.env.iter().any(|(name, _)| name == "HOME") {

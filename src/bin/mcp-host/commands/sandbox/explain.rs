@@ -1,6 +1,6 @@
 //! `mcp-host sandbox explain SERVER`: starts the server in its sandbox once, under strace, and shows what was refused.
 //!
-//! What is not there in namespaces cannot be refused: a file that the server looked for, and that is there for the user, is
+//! With `strict`, the system reports a file that was not granted as missing, not as refused. If the user has that file, it is
 //! shown as `hidden`. **Invariant:** names come from the server, and are escaped; nothing is written into the config.
 
 use std::collections::BTreeMap;
