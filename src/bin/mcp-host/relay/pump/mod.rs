@@ -21,7 +21,7 @@ use super::peer::Peer;
 use super::scan::{Envelope, Scan};
 
 /// Messages up to this many bytes are inspected before they are forwarded.
-const HELD: usize = 64 << 10;
+const HELD: usize = 32 << 10;
 /// The same limit for the answer to `initialize`, which is read in full.
 const FIRST: usize = 1 << 20;
 /// Bytes per read, which decide how much memory a long message takes.
@@ -262,7 +262,11 @@ impl<'a, S: Source> Pump<'a, S> {
         let Some(passing) = &mut self.passing else { return };
         passing.scan.feed(part);
         match &mut passing.line {
-            Some(line) if line.len() + part.len() <= LONGEST => line.extend_from_slice(part),
+            Some(line) if line.len() + part.len() <= LONGEST => {
+                // Not twice the room at each step: a relay is small.
+                line.reserve_exact(part.len());
+                line.extend_from_slice(part);
+            }
             line => *line = None,
         }
         let to = passing.to;
