@@ -29,9 +29,6 @@ pub(in crate::commands) struct Tried {
     pub(in crate::commands) wants: Option<Failure>,
 }
 
-/// How many bytes of a definition are about one token.
-const TOKEN: usize = 4;
-
 impl Tried {
     /// Says what a server has: `9 tools, 640 ms, ~2.1k tokens`.
     pub(in crate::commands) fn told(&self) -> String {
@@ -94,7 +91,7 @@ pub(in crate::commands) async fn start(
     let catalog = session.host.catalog();
     let definition = |tool: &mcp_host::Entry| (tool.name().to_owned(), tool.definition().as_str().to_owned());
     let definitions: BTreeMap<String, String> = catalog.tools().iter().map(definition).collect();
-    let tokens = definitions.values().map(String::len).sum::<usize>() / TOKEN;
+    let tokens = session.host.tokens(None).map_or(0, |ledger| ledger.servers.iter().map(|one| one.definitions).sum());
     session.close().await;
     let Some(status) = status.into_iter().find(|server| server.name == name) else {
         return Err(wanted(Failure::new(Exit::Failed, format!("`{name}` is no server that can be started"))));
