@@ -53,6 +53,25 @@ impl Process {
     }
 }
 
+/// Looks at a process that stands still meanwhile. What `/proc` says of a mapping that grows while it is read counts twice.
+pub(crate) fn halted<T>(pid: u32, look: impl FnOnce() -> T) -> T {
+    let signal = |signal| {
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        pid.map(|pid| rustix::process::kill_process(pid, signal))
+    };
+    let _ = signal(rustix::process::Signal::STOP);
+    let stands = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_none_or(|rest| !rest.trim_start().starts_with(['R', 'S', 'D']))
+    };
+    while !stands() {
+        std::thread::yield_now();
+    }
+    let seen = look();
+    let _ = signal(rustix::process::Signal::CONT);
+    seen
+}
+
 fn all() -> BTreeMap<u32, Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

@@ -121,7 +121,7 @@ fn passed(relay: &mut Relay) -> Result<(u64, u64), String> {
         let looks = scope.spawn(|| {
             let mut most = (0, 0);
             while !over.load(Ordering::Relaxed) {
-                let (private, resident) = memory(pid);
+                let (private, resident) = process::halted(pid, || memory(pid));
                 most = (most.0.max(private), most.1.max(resident));
                 process::pause(Duration::from_millis(1));
             }
