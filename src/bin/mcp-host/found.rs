@@ -41,14 +41,13 @@ pub(crate) fn commands() -> Vec<String> {
     let found = find(&places(&folders));
     let mut lines: Vec<String> = found.iter().map(|found| command(found, folders.home())).collect();
     if !lines.is_empty() {
-        lines.push(APART.to_owned());
+        lines.push(INTO_CLIENTS.to_owned());
     }
     lines
 }
 
-/// This line is added because a host that is named in the file that it serves would start itself.
-const APART: &str =
-    "to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host";
+/// A host that is named in the file that it serves would start itself, so that is no way into a client.
+const INTO_CLIENTS: &str = "mcp-host migrate --all takes the servers over and makes mcp-host the one server of each client; mcp-host undo takes that back";
 
 fn find(places: &[(&'static str, PathBuf)]) -> Vec<Found> {
     let found = places.iter().filter_map(|(client, path)| {

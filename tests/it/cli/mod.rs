@@ -263,7 +263,7 @@ fn without_a_config_those_of_other_clients_are_told() {
     help: mcp-host serve --demo needs none; else name one with --config FILE, any MCP client's will do
     help: Cursor has 2 servers: mcp-host serve --config ~/.cursor/mcp.json
     help: VS Code has 1 server: mcp-host serve --config ~/Code/User/mcp.json
-    help: to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host
+    help: mcp-host migrate --all takes the servers over and makes mcp-host the one server of each client; mcp-host undo takes that back
     ");
 }
 
