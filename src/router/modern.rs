@@ -38,6 +38,13 @@ pub(crate) struct Pool {
     requests: AtomicI64,
 }
 
+/// How hosts and commands of ours name themselves.
+const HOST: &str = env!("CARGO_PKG_NAME");
+
+fn is_host(info: &Raw) -> bool {
+    info.member("name").is_some_and(|name| name.string().is_some_and(|name| name == HOST))
+}
+
 /// Two requests with equal keys count as coming from one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
@@ -45,6 +52,8 @@ struct Key {
     profile: Profile,
     extensions: Option<Raw>,
     affinity: Option<Box<str>>,
+    /// Whether it is another host, or a command of ours, where that makes a difference to what its lists have.
+    is_host: bool,
 }
 
 #[derive(Debug)]
@@ -70,12 +79,27 @@ impl Pool {
         capabilities: &Raw,
         affinity: Option<&str>,
     ) -> Result<Arc<Client>, ErrorObject> {
+        self.get_from(identity, capabilities, affinity, None)
+    }
+
+    /// Returns the client like [`Pool::get`], for a sender that described itself by this `clientInfo`.
+    ///
+    /// # Errors
+    /// As for [`Pool::get`].
+    pub(crate) fn get_from(
+        &self,
+        identity: impl Into<Identity>,
+        capabilities: &Raw,
+        affinity: Option<&str>,
+        info: Option<&Raw>,
+    ) -> Result<Arc<Client>, ErrorObject> {
         let profile = Profile::from_capabilities(capabilities.as_value());
         let key = Key {
             identity: identity.into(),
             profile,
             extensions: carried(&self.manager, capabilities, ProtocolVersion::LATEST_MODERN),
             affinity: affinity.map(Box::from),
+            is_host: self.manager.may_search() && info.is_some_and(is_host),
         };
         let mut pool = self.lock();
         if let Some(pooled) = pool.get_mut(&key) {
@@ -99,9 +123,10 @@ impl Pool {
                 self.clients.close(&pooled.client);
             }
         }
-        let Key { identity, profile, extensions, affinity } = key.clone();
+        let Key { identity, profile, extensions, affinity, is_host } = key.clone();
+        let named = if is_host { Named::new(HOST, None) } else { Named::default() };
         let abilities = Abilities { revision: ProtocolVersion::LATEST_MODERN, profile, extensions };
-        let client = self.clients.admit(identity, abilities, Named::default(), self.queues.account());
+        let client = self.clients.admit(identity, abilities, named, self.queues.account());
         if affinity.is_some() {
             client.set_apart();
         }

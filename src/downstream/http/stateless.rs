@@ -42,7 +42,7 @@ pub(super) async fn serve(
     let client = door
         .router
         .pool()
-        .get(asker.identity.clone(), &envelope.capabilities, envelope.affinity.as_deref())
+        .get_from(asker.identity.clone(), &envelope.capabilities, envelope.affinity.as_deref(), envelope.info.as_ref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     let routed = door.router.look_up(&client, request);
     let request = &routed.request;

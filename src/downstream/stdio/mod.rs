@@ -483,7 +483,8 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.pool().get(self.identity.clone(), &envelope.capabilities, Some(word)) {
+        let (pool, info) = (self.router.pool(), envelope.info.as_ref());
+        let client = match pool.get_from(self.identity.clone(), &envelope.capabilities, Some(word), info) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };

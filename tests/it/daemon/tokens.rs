@@ -45,3 +45,21 @@ fn what_tools_and_results_cost_is_told_by_the_running_daemon() {
     }
     daemon.end();
 }
+
+/// The daemon lists only the tools that find and call the others. A command is no agent: it needs them all.
+#[test]
+fn a_command_lists_all_tools_of_a_daemon_that_searches() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let echo = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"] });
+    let host = json!({ "catalog": { "mode": "search" } });
+    let mut daemon = daemon(home, &json!({ "host": host, "mcpServers": { "echo": echo } }));
+    daemon.hears("✓ echo");
+    let all = run(home, &["tools", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(all.strip_prefix("exit 0\n").unwrap()).unwrap();
+    let names: Vec<&str> = all.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let one = run(home, &["tools", "echo__echo"]);
+    assert!(one.starts_with("exit 0\n") && one.contains("text"), "{one}");
+    daemon.end();
+}
