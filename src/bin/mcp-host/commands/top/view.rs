@@ -87,6 +87,11 @@ fn time(at: u64) -> String {
     format!("{} ", cell(&clock(at), 14))
 }
 
+/// Returns a time without its milliseconds, and a blank.
+fn seconds(at: u64) -> String {
+    format!("{} ", cell(clock(at).split('.').next().unwrap_or_default(), 8))
+}
+
 /// Returns a text at the right end of its room.
 fn right(value: &str, room: usize) -> String {
     let shown = text::cut(value, room);
@@ -338,12 +343,15 @@ fn call_rows(app: &App, Room { width, height }: Room) -> Drawn {
         let texts = [call.server.as_deref(), call.tool.as_deref(), call.client.as_deref(), call.outcome.as_deref()];
         app.passes(&texts.map(Option::unwrap_or_default))
     };
-    let (what_room, client_room) = (width.saturating_sub(57), if width >= 92 { 16 } else { 0 });
-    let what_room = what_room.saturating_sub(client_room);
+    // A narrow terminal keeps its room for what is called.
+    let is_narrow = width < 80;
+    let (time_room, server_room, outcome_room) = if is_narrow { (9, 10, 12) } else { (15, 14, 16) };
+    let client_room = if width >= 92 { 16 } else { 0 };
+    let what_room = width.saturating_sub(time_room + server_room + client_room + outcome_room + 12);
     let columns = format!(
         "{}{}{}{}{}  OUTCOME",
-        text::pad("TIME", 15),
-        text::pad("SERVER", 14),
+        text::pad("TIME", time_room),
+        text::pad("SERVER", server_room),
         text::pad("CALL", what_room),
         text::pad(if client_room > 0 { "CLIENT" } else { "" }, client_room),
         right("TOOK", 10)
@@ -352,12 +360,12 @@ fn call_rows(app: &App, Room { width, height }: Room) -> Drawn {
     drawn(app, scrolled(app, &calls, height), columns, "no calls since top looks", |call| {
         let (outcome, tone) = calls::outcome(call);
         Row::from(vec![
-            Span::styled(time(call.at), style(app, Tone::Dim)),
-            Span::raw(cell(call.server.as_deref().unwrap_or("-"), 14)),
+            Span::styled(if is_narrow { seconds(call.at) } else { time(call.at) }, style(app, Tone::Dim)),
+            Span::raw(cell(call.server.as_deref().unwrap_or("-"), server_room)),
             Span::raw(cell(&calls::what(call), what_room)),
             Span::raw(cell(call.client.as_deref().unwrap_or("-"), client_room)),
             Span::raw(right(&calls::took(call.ms), 10)),
-            Span::styled(format!("  {}", cell(&outcome, 16)), style(app, tone)),
+            Span::styled(format!("  {}", cell(&outcome, outcome_room)), style(app, tone)),
         ])
     })
 }
