@@ -56,6 +56,8 @@ pub mod name;
 pub mod nearest;
 mod observe;
 mod oversized;
+#[cfg(feature = "server")]
+mod pieces;
 pub mod pins;
 mod plain;
 pub mod policy;

@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use tokio::task::yield_now;
-
 use crate::counts::Counts;
 use crate::manager::{ConfigStatus, Ledger, ServerGauges};
+use crate::pieces::in_pieces;
 use crate::router::{Gauges, Router};
 
 /// How many servers are measured before calls have their turn.
@@ -40,7 +39,7 @@ impl Scrape {
         let settings = manager.settings();
         let up = counts.started().elapsed();
         let started = SystemTime::now().checked_sub(up).and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let servers = in_pieces(&manager.servers(), |server| manager.gauges_of(server)).await;
+        let servers = in_pieces(&manager.servers(), PIECE, |server| manager.gauges_of(server)).await;
         Self {
             counts: counts.clone(),
             servers,
@@ -54,42 +53,5 @@ impl Scrape {
             cuts: router.queues().cut_so_far(),
             started: started.unwrap_or_default().as_secs_f64(),
         }
-    }
-}
-
-/// Measures each of them. The runtime gets its turn after each [`PIECE`] of them.
-async fn in_pieces<T, U>(all: &[T], measure: impl Fn(&T) -> U) -> Vec<U> {
-    let mut measured = Vec::with_capacity(all.len());
-    for piece in all.chunks(PIECE) {
-        measured.extend(piece.iter().map(&measure));
-        yield_now().await;
-    }
-    measured
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn others_have_their_turn_between_two_pieces() {
-        let measured = Cell::new(0);
-        let all: Vec<usize> = (0..2 * PIECE + 1).collect();
-        let measure = |number: &usize| {
-            measured.set(measured.get() + 1);
-            *number
-        };
-        let other = async {
-            let mut seen = Vec::new();
-            while measured.get() < all.len() {
-                seen.push(measured.get());
-                yield_now().await;
-            }
-            seen
-        };
-        let (result, seen) = futures_util::future::join(in_pieces(&all, measure), other).await;
-        assert_eq!((result, seen), (all.clone(), vec![PIECE, 2 * PIECE]));
     }
 }

@@ -36,13 +36,7 @@ pub(crate) struct ServerGauges {
 }
 
 impl Manager {
-    /// Measures all servers, in config order. With many servers it takes longer than the runtime should wait; a scrape
-    /// asks for one after another.
-    pub(crate) fn gauges(&self) -> Vec<ServerGauges> {
-        self.servers().iter().map(|server| self.gauges_of(server)).collect()
-    }
-
-    /// Measures one server.
+    /// Measures one server. All of them take longer than the runtime should wait, so whoever wants all measures them in pieces.
     pub(crate) fn gauges_of(&self, server: &Server) -> ServerGauges {
         let upstreams = server.upstreams();
         let queued = server.slots.as_ref().map_or(0, |slots| Slots::count(slots).1);

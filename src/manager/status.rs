@@ -127,6 +127,13 @@ pub struct ServerStatus {
     pub noise: usize,
 }
 
+/// The catalogs that statuses are made from: the one of all servers, and what each view shows of it, with its name.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    catalog: Arc<Catalog>,
+    views: Vec<(String, Arc<Catalog>)>,
+}
+
 /// The state of one server, cheap to make.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
@@ -261,8 +268,13 @@ impl Manager {
 
     /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
-        let catalogs = (self.hint(), self.hints_of_views());
-        self.servers().iter().map(|server| self.status_of(server, &catalogs)).collect()
+        let merged = self.merged();
+        self.servers().iter().map(|server| self.status_of(server, &merged)).collect()
+    }
+
+    /// Returns the catalogs that the statuses of all servers are made from.
+    pub(crate) fn merged(&self) -> Merged {
+        Merged { catalog: self.hint(), views: self.hints_of_views() }
     }
 
     /// Returns the ids of the processes of all servers.
@@ -277,7 +289,7 @@ impl Manager {
     pub(crate) fn status_by_name(&self, name: &str) -> Option<ServerStatus> {
         let servers = self.servers();
         let server = servers.iter().find(|server| server.config.name == name)?;
-        Some(self.status_of(server, &(self.hint(), self.hints_of_views())))
+        Some(self.status_of(server, &self.merged()))
     }
 
     /// Returns the states of all servers, in config order, without building a catalog.
@@ -318,11 +330,8 @@ impl Manager {
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
 
-    fn status_of(
-        &self,
-        server: &Server,
-        (catalog, views): &(Arc<Catalog>, Vec<(String, Arc<Catalog>)>),
-    ) -> ServerStatus {
+    /// Returns the status of one server.
+    pub(crate) fn status_of(&self, server: &Server, Merged { catalog, views }: &Merged) -> ServerStatus {
         let upstreams = server.upstreams();
         let best = best(server, &upstreams);
         let status = best.map(|upstream| upstream.status());

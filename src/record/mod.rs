@@ -269,15 +269,19 @@ impl Record {
         }
     }
 
-    /// Reports whether calls have events.
-    fn tells_calls(&self) -> bool {
+    /// Returns the time in milliseconds since 1970 if calls have events now.
+    fn tells_calls(&self) -> Option<u64> {
         let until = self.0.calls_told_until.load(Ordering::Relaxed);
-        if until > 0 && until <= unix_ms(self.now()) {
+        if until == 0 {
+            return None;
+        }
+        let now = unix_ms(self.now());
+        if until <= now {
             // Somebody may look at this moment, and that counts.
             let _ = self.0.calls_told_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
-            return false;
+            return None;
         }
-        until > 0
+        Some(now)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -309,8 +313,8 @@ impl Record {
     }
 
     /// Takes the place of one call that begins now among those of this second that have events.
-    fn has_place(&self) -> bool {
-        let second = unix_ms(self.now()) / 1000;
+    fn has_place(&self, now: u64) -> bool {
+        let second = now / 1000;
         let place = |busy: u64| match (busy / PLACES == second, busy % PLACES) {
             (true, BUSY) => None,
             (true, _) => Some(busy + 1),
@@ -347,7 +351,7 @@ impl Listener for Record {
     fn wants(&self, method: &Method) -> Wants {
         match method {
             method if !self.is_on() || !is_call(method) => Wants::Nothing,
-            _ if self.tells_calls() && self.has_place() => Wants::Whole,
+            _ if self.tells_calls().is_some_and(|now| self.has_place(now)) => Wants::Whole,
             _ => Wants::End,
         }
     }

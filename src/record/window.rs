@@ -64,25 +64,31 @@ impl Timelines {
     }
 }
 
+/// How many calls were in each bucket of durations.
+type Taken = [u64; DURATIONS.len() + 1];
+
 /// What was counted of one server up to a moment.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Reading {
     at: u64,
     calls: u64,
     errors: u64,
-    buckets: [u64; DURATIONS.len() + 1],
+    /// Shared by all readings between which no call ended.
+    taken: Arc<Taken>,
 }
 
 impl Reading {
-    fn of(counts: &ServerCounts, at: u64) -> Self {
-        let mut reading = Self { at, ..Self::default() };
+    /// Reads the counters. `before` is the last reading, if there is one.
+    fn of(counts: &ServerCounts, at: u64, before: Option<&Self>) -> Self {
+        let (mut calls, mut errors, mut taken) = (0, 0, Taken::default());
         for group in CALLS {
-            reading.calls += End::ALL.iter().map(|end| counts.calls(group, *end)).sum::<u64>();
-            reading.errors += ERRORS.iter().map(|end| counts.calls(group, *end)).sum::<u64>();
-            let taken = counts.durations(group).unwrap_or_default();
-            reading.buckets.iter_mut().zip(taken.counts).for_each(|(sum, (_, count))| *sum += count);
+            calls += End::ALL.iter().map(|end| counts.calls(group, *end)).sum::<u64>();
+            errors += ERRORS.iter().map(|end| counts.calls(group, *end)).sum::<u64>();
+            let durations = counts.durations(group).unwrap_or_default();
+            taken.iter_mut().zip(durations.counts).for_each(|(sum, (_, count))| *sum += count);
         }
-        reading
+        let same = before.map(|before| &before.taken).filter(|before| ***before == taken);
+        Self { at, calls, errors, taken: same.cloned().unwrap_or_else(|| taken.into()) }
     }
 }
 
@@ -91,8 +97,9 @@ impl Reading {
 struct Readings {
     /// One for the end of each slice, the oldest first.
     slices: VecDeque<Reading>,
-    /// One for each second.
-    seconds: VecDeque<Reading>,
+    /// The time and the calls of each second, the oldest first.
+    seconds: VecDeque<(u64, u64)>,
+    last: Reading,
 }
 
 /// The readings of all servers, by name.
@@ -133,32 +140,31 @@ impl Windows {
         let mut before = std::mem::take(&mut self.servers);
         for (name, counts) in servers {
             let mut readings = before.remove(name).unwrap_or_default();
-            let reading = Reading::of(counts, now);
-            readings.seconds.push_back(reading);
-            while readings.seconds.front().is_some_and(|first| now - first.at > RATE) {
+            let reading = Reading::of(counts, now, readings.slices.back().map(|_| &readings.last));
+            readings.seconds.push_back((now, reading.calls));
+            while readings.seconds.front().is_some_and(|(first, _)| now - first > RATE) {
                 readings.seconds.pop_front();
             }
             while readings.slices.front().is_some_and(|first| now - first.at > SLICE * SLICES as u64) {
                 readings.slices.pop_front();
             }
             if readings.slices.back().is_none_or(|last| now / SLICE != last.at / SLICE) {
-                readings.slices.push_back(reading);
+                readings.slices.push_back(reading.clone());
             }
+            readings.last = reading;
             self.servers.insert(name.to_owned(), readings);
         }
     }
 
     /// Returns what a server did lately.
     pub(super) fn of(&self, server: &str) -> Lately {
-        let Some(Readings { slices, seconds }) = self.servers.get(server) else { return Lately::default() };
-        let (Some(first), Some(now), Some(oldest)) = (seconds.front(), seconds.back(), slices.front()) else {
-            return Lately::default();
-        };
-        let mut buckets = now.buckets;
-        buckets.iter_mut().zip(oldest.buckets).for_each(|(now, before)| *now -= before.min(*now));
+        let Some(Readings { slices, seconds, last: now }) = self.servers.get(server) else { return Lately::default() };
+        let (Some((first, calls)), Some(oldest)) = (seconds.front(), slices.front()) else { return Lately::default() };
+        let mut buckets = *now.taken;
+        buckets.iter_mut().zip(*oldest.taken).for_each(|(now, before)| *now -= before.min(*now));
         let at = |share: f64| percentile(&buckets, share);
         Lately {
-            rate: rate(now.calls.saturating_sub(first.calls), now.at - first.at),
+            rate: rate(now.calls.saturating_sub(*calls), now.at - first),
             p50: at(0.5),
             p95: at(0.95),
             p99: at(0.99),
@@ -189,7 +195,7 @@ fn rate(calls: u64, milliseconds: u64) -> f64 {
 /// Returns the time, in milliseconds, that this share of calls took at most: within its bucket, by its place there. A time
 /// above the last bound is told as that bound.
 #[expect(clippy::cast_precision_loss, reason = "a share of so many calls has no exact place anyway")]
-fn percentile(buckets: &[u64; DURATIONS.len() + 1], share: f64) -> Option<f64> {
+fn percentile(buckets: &Taken, share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().sum();
     if all == 0 {
         return None;

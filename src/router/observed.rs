@@ -17,8 +17,14 @@ use crate::answered::{Answered, Failed};
 use crate::counts::Reader;
 use crate::manager::{Manager, Server};
 use crate::observe::{Begun, Noted, Observed, Observer, Subject, is_call};
+#[cfg(feature = "server")]
+use crate::pieces::in_pieces;
 use crate::protocol::{Outcome, Request};
 use crate::registry::Entry;
+
+/// How many clients, or calls, a feed is told of before calls have their turn.
+#[cfg(feature = "server")]
+const PIECE: usize = 64;
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
@@ -132,16 +138,19 @@ pub(super) async fn beside(
 impl Clients {
     /// Tells the record, whose feeds somebody reads now, of calls in flight of which it was told nothing yet: of `most` that
     /// have run for that time, the oldest first. Calls pay nothing for that: their clients know them anyway.
-    pub(crate) fn tell_of_running(&self, most: usize, age: Duration) {
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: a call of which nobody was told is found the next time.
+    pub(crate) async fn tell_of_running(&self, most: usize, age: Duration) {
         let is_due = |leg: &Mailbox| {
             let has_age = leg.tally().begun().is_some_and(|begun| begun.elapsed() >= age);
             has_age && leg.tally().is_call() && leg.passing().is_untold()
         };
-        let mut legs: Vec<Arc<Mailbox>> = self.all().iter().flat_map(|client| client.legs(is_due)).collect();
+        let legs = in_pieces(&self.all(), PIECE, |client| client.legs(is_due)).await;
+        let mut legs: Vec<Arc<Mailbox>> = legs.into_iter().flatten().collect();
         legs.sort_by_key(|leg| leg.tally().begun());
-        for leg in legs.iter().take(most) {
-            self.record().join(leg.passing(), leg.tally(), &leg.observed());
-        }
+        legs.truncate(most);
+        in_pieces(&legs, PIECE, |leg| self.record().join(leg.passing(), leg.tally(), &leg.observed())).await;
     }
 }
 

@@ -1,6 +1,9 @@
 // Who gets in: pages of other ports and names, frames, forms, codes that come twice or late, tokens of clients.
 import { createHash, randomBytes } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { join } from "node:path";
+import { until } from "./daemon.mjs";
 
 const post = (url, body, headers = {}) => fetch(url, { method: "POST", headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) });
 
@@ -12,6 +15,24 @@ async function stranger() {
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   return { origin: `http://127.0.0.1:${server.address().port}`, stop: () => server.close() };
+}
+
+// The link that `mcp-host open` hands to a browser, which only writes it down.
+async function handed(host) {
+  const [bin, file] = [join(host.home, "bin"), join(host.home, "opened")];
+  mkdirSync(bin, { recursive: true });
+  writeFileSync(join(bin, "xdg-open"), `#!/bin/sh\nprintf %s "$1" >"${file}.new" && mv "${file}.new" "${file}"\n`, { mode: 0o755 });
+  host.env.PATH = `${bin}:${host.env.PATH}`;
+  const at = Date.now();
+  await host.run("open");
+  const read = () => {
+    try {
+      return readFileSync(file, "utf8");
+    } catch {
+      return "";
+    }
+  };
+  return { at, link: await until("a browser gets the link", read) };
 }
 
 export async function access({ check, same, holds }, browser, program) {
@@ -28,6 +49,8 @@ export async function access({ check, same, holds }, browser, program) {
   };
   try {
     await host.settled();
+    const old = await handed(host);
+    secrets.push(old.link.split("#k=")[1]);
     const own = await (await browser.tab()).open(await link());
     const held = await own.page.evaluate(() => JSON.parse(sessionStorage.getItem("mcp-host session")).token);
     secrets.push(held);
@@ -116,6 +139,16 @@ export async function access({ check, same, holds }, browser, program) {
       same(await tab.page.evaluate(() => sessionStorage.length), 0, "what the tab keeps");
       await tab.page.goto(`${host.origin}/`);
       await tab.page.waitForSelector(".closed");
+      await tab.close();
+    });
+    await check("a link that a browser did not take within 30 seconds begins nothing", async () => {
+      await until("the link is old", () => Date.now() - old.at > 31_000, 40);
+      const tab = await browser.tab();
+      await tab.page.goto(old.link);
+      await tab.page.waitForSelector(".closed");
+      const said = await tab.page.textContent(".closed");
+      holds(said.includes("This link is not good any more") && said.includes("mcp-host open"), said);
+      same(await tab.page.evaluate(() => sessionStorage.length), 0, "what the tab keeps");
       await tab.close();
     });
     await check("the session outlives a reload of its tab", async () => {

@@ -12,7 +12,7 @@ const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0
 const reading = { readOnlyHint: true };
 const described = (name, text) => ({
   name, title: text, description: text, annotations: { ...reading, title: text },
-  inputSchema: { type: "object", properties: { value: { type: "string", title: text, description: text, default: text }, choice: { enum: [text, "other"] } } },
+  inputSchema: { type: "object", properties: { value: { type: "string", title: text, description: text, default: text }, choice: { enum: [text, "other"] }, [text]: { type: "boolean" } } },
 });
 const tools = [
   described("plain", HARMLESS),

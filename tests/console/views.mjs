@@ -10,7 +10,7 @@ export async function views({ check, same, holds, harmless, isWhole, views }, br
   const looks = [["light, 1280 wide", {}]];
   if (isWhole) {
     looks.push(["dark, 1280 wide", { colorScheme: "dark" }], ["light, 390 wide", { viewport: { width: 390, height: 780 } }], ["dark, 390 wide", { colorScheme: "dark", viewport: { width: 390, height: 780 } }],
-      ["320 wide", { viewport: { width: 320, height: 640 } }], ["forced colors", { forcedColors: "active" }]);
+      ["320 wide", { viewport: { width: 320, height: 640 } }], ["twice as large, 1280 wide", { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }], ["forced colors", { forcedColors: "active" }]);
   }
   try {
     await host.settled();

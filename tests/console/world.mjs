@@ -1,4 +1,5 @@
 // The servers that the page shows in the checks and in the pictures.
+import { createServer } from "node:http";
 import { join } from "node:path";
 
 // The server whose texts are attacks.
@@ -30,6 +31,32 @@ export const many = ({ binary }) => ({
   })),
 });
 
+// Fifty servers in this process, each with 20 tools that answer at once.
+export async function crowd() {
+  const tools = Array.from({ length: 20 }, (_, at) => ({
+    name: `tool_${String(at).padStart(2, "0")}`, description: "Answers with a word. It needs nothing, and changes nothing.", annotations: { readOnlyHint: true },
+    inputSchema: { type: "object", properties: { text: { type: "string" }, count: { type: "integer" } } },
+  }));
+  const results = {
+    initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "crowd", version: "1" } }),
+    "tools/list": () => ({ tools }),
+    "tools/call": () => ({ content: [{ type: "text", text: "word" }] }),
+  };
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    const { id, method, params } = request.method === "POST" ? JSON.parse(body) : {};
+    if (id === undefined) return response.writeHead(request.method === "POST" ? 202 : 405).end();
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.end(JSON.stringify({ jsonrpc: "2.0", id, result: results[method]?.(params) ?? {} }));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const url = (at) => `http://127.0.0.1:${server.address().port}/${at}`;
+  const entry = (at) => [`crowd-${String(at).padStart(2, "0")}`, { type: "http", era: "legacy", url: url(at) }];
+  const config = { mcpServers: Object.fromEntries(Array.from({ length: 50 }, (_, at) => entry(at))) };
+  return { config, stop: () => (server.closeAllConnections(), server.close()) };
+}
+
 // None.
 export const none = () => ({ mcpServers: {} });
 
@@ -44,9 +71,10 @@ export async function load({ origin }, names, each) {
   await send({ method: "notifications/initialized" }, session);
   let id = 0;
   let isOver = false;
+  let ended = 0;
   const open = new Set();
   const call = (name, given) => {
-    const answer = send({ id: (id += 1), method: "tools/call", params: { name, arguments: given } }, session).then((answer) => answer.text()).catch(() => {}).finally(() => open.delete(answer));
+    const answer = send({ id: (id += 1), method: "tools/call", params: { name, arguments: given } }, session).then((answer) => answer.text()).then(() => (ended += 1)).catch(() => {}).finally(() => open.delete(answer));
     open.add(answer);
     return answer;
   };
@@ -58,6 +86,8 @@ export async function load({ origin }, names, each) {
   }, 100);
   return {
     call,
+    // How many calls have been answered.
+    ended: () => ended,
     stop: async () => {
       if (isOver) return;
       isOver = true;

@@ -93,7 +93,7 @@ impl<'a> Page<'a> {
         self.whole("GET", path, "")
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         self.whole("POST", path, &body.to_string())
     }
 

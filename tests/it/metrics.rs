@@ -5,6 +5,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -109,4 +110,35 @@ fn a_config_without_metrics_has_none_for_the_command_either() {
     error: the following required arguments were not provided: <NAME>
     help: mcp-host token <NAME>
     ");
+}
+
+#[test]
+fn a_scrape_starts_no_server_waits_for_none_and_has_no_series_of_those_that_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let mut config = config(&json!({}));
+    // It reads what it is told, and never answers.
+    config["mcpServers"]["silent"] = json!({ "command": "/bin/sh", "args": ["-c", "while read -r _; do :; done"] });
+    config["mcpServers"]["lazy"] =
+        json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"], "start": "lazy" });
+    let daemon = daemon(home, &config);
+    daemon.hears("✓ echo");
+    let states = || {
+        let text = run(home, &["metrics"]);
+        let lines = text.lines().filter(|line| line.starts_with("mcp_host_server_state{") && line.ends_with(" 1"));
+        let mut lines: Vec<&str> = lines.map(|line| line.trim_start_matches("mcp_host_server_state")).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    let all = r#"{server="echo",state="connected"} 1
+{server="lazy",state="idle"} 1
+{server="silent",state="initializing"} 1"#;
+    assert_eq!((states().as_str(), states().as_str()), (all, all));
+    config["mcpServers"].as_object_mut().unwrap().remove("silent");
+    std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
+    let begun = Instant::now();
+    while run(home, &["metrics"]).contains("server=\"silent\"") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", run(home, &["metrics"]));
+    }
+    assert_eq!(states(), "{server=\"echo\",state=\"connected\"} 1\n{server=\"lazy\",state=\"idle\"} 1");
 }

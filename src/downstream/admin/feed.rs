@@ -5,24 +5,26 @@
 //! itself but a batch. Over a mebibyte of events that it has not read, it gets a `gap` that says how many, and a new snapshot.
 //! Of the past it gets what is still kept when it reads it; a `gap` says how many are not.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at, sleep};
 
+use super::known::Known;
 use super::replies;
 use super::usage::{self, Usage};
-use super::watched::Watched;
-use super::{Arguments, Hello, Part, Refused};
+use super::{Arguments, Hello, Part, Refused, watched};
 use crate::counts::HostCount;
-use crate::manager::{Server, ServerGauges, ServerStatus};
+use crate::manager::{ConfigStatus, Server, ServerStatus};
 use crate::record::{At, Event, Past, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
+use crate::upstream::StateName;
 
 /// How the request begins.
 pub(super) const FEED: &[u8] = br#"{"feed""#;
@@ -47,8 +49,6 @@ const RUNNING: usize = 1000;
 const LONG: usize = 50;
 /// Why a feed is refused when there are too many.
 pub(crate) const BUSY: &str = "busy: too many feeds are open";
-/// Members that are ages: they differ each time, and change nothing.
-const AGES: [&str; 2] = ["sinceMs", "lastErrorMs"];
 
 /// A request for the feed.
 ///
@@ -143,9 +143,9 @@ struct Greeting<'a> {
 
 /// Everything as it is now.
 #[derive(Serialize)]
-struct Snapshot {
-    config: crate::manager::ConfigStatus,
-    servers: Vec<Map<String, Value>>,
+struct Snapshot<'a> {
+    config: ConfigStatus,
+    servers: Vec<&'a RawValue>,
     running: Vec<Running>,
     approvals: Vec<Approval>,
     asks: Vec<Ask>,
@@ -193,8 +193,8 @@ struct Totals {
 }
 
 #[derive(Serialize)]
-struct Servers {
-    changed: Vec<Map<String, Value>>,
+struct Servers<'a> {
+    changed: Vec<&'a RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gone: Vec<String>,
 }
@@ -220,7 +220,11 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let asked = serde_json::from_slice::<Line<FeedRequest>>(request);
     let asked = asked.map_err(|error| Refused::because(format!("not a request for a feed: {error}")));
-    let mut feed = match asked.and_then(|Line { feed }| Feed::open(router, hello, feed, At::Socket)) {
+    let opened = match asked {
+        Ok(Line { feed }) => Feed::open(router, hello, feed, At::Socket).await,
+        Err(refused) => Err(refused),
+    };
+    let mut feed = match opened {
         Ok(feed) => feed,
         Err(refused) => {
             output.write_all(replies::line(&refused).as_bytes()).await?;
@@ -260,10 +264,11 @@ pub(crate) struct Feed {
     seq: u64,
     /// The number of the last event before the feed was opened.
     opened: u64,
-    /// The servers as the feed knows them.
-    known: BTreeMap<String, Map<String, Value>>,
-    /// The names of servers in the config whose aliases are other ones, by alias.
+    /// The servers as the feed was told of them.
+    known: Known,
+    /// The names of servers in the config whose aliases are other ones, by alias; and the servers of which that holds.
     names: BTreeMap<String, String>,
+    named: Arc<Vec<Arc<Server>>>,
     /// What the processes of servers use.
     usage: Usage,
     out: Vec<u8>,
@@ -283,7 +288,7 @@ impl Feed {
     ///
     /// # Errors
     /// When there is no such server, or too many feeds are open there.
-    pub(crate) fn open(router: &Router, hello: Hello, request: FeedRequest, at: At) -> Result<Self, Refused> {
+    pub(crate) async fn open(router: &Router, hello: Hello, request: FeedRequest, at: At) -> Result<Self, Refused> {
         let servers = router.manager().servers();
         let server = request.server.as_ref().map(|wanted| {
             let named =
@@ -301,7 +306,7 @@ impl Feed {
         let watcher = router.manager().record().watch(at, arguments).ok_or_else(busy)?;
         if wanted.has(Part::Calls) {
             watcher.look(SystemTime::now());
-            router.clients().tell_of_running(RUNNING, Duration::ZERO);
+            router.clients().tell_of_running(RUNNING, Duration::ZERO).await;
         }
         // What happens while the past is written comes after it.
         let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
@@ -315,8 +320,9 @@ impl Feed {
             watcher,
             seq,
             opened: seq,
-            known: BTreeMap::new(),
+            known: Known::default(),
             names: BTreeMap::new(),
+            named: Arc::default(),
             usage: Usage::default(),
             out: Vec::new(),
             second: ticks(SECOND),
@@ -330,47 +336,44 @@ impl Feed {
     /// # Cancel safety
     /// Dropping the wait loses nothing.
     pub(crate) async fn next(&mut self) -> Vec<u8> {
-        if let Some(hello) = self.hello.take() {
-            self.begin(&hello);
+        if self.hello.is_some() {
+            self.begin().await;
         }
         loop {
             if !self.out.is_empty() {
                 return std::mem::take(&mut self.out);
             }
-            if self.fill() {
+            if self.fill().await {
                 continue;
             }
             tokio::select! {
                 () = self.watcher.changed(self.seq) => sleep(PAUSE).await,
-                _ = self.second.tick() => self.look(),
+                _ = self.second.tick() => self.look().await,
                 _ = self.measure.tick(), if self.wanted.has(Part::Servers) => self.measure().await,
                 _ = self.beat.tick() => self.own("beat", Beat {}),
             }
         }
     }
 
-    fn begin(&mut self, hello: &Hello) {
+    /// Writes what a feed begins with.
+    async fn begin(&mut self) {
         let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1, self.opened), Read::Events(_)));
+        let missed = match (resumed, self.from) {
+            (None, Some(from)) => Some((self.seq.saturating_sub(from), self.look_at_all().await)),
+            _ => None,
+        };
+        let Some(hello) = self.hello.take() else { return };
         self.seq = resumed.unwrap_or(self.seq);
-        self.own("hello", Greeting { v: VERSION, hello });
-        if let (None, Some(from)) = (resumed, self.from) {
-            self.missed(self.seq.saturating_sub(from));
+        self.own("hello", Greeting { v: VERSION, hello: &hello });
+        if let Some((missed, now)) = missed {
+            self.gap(missed);
+            self.snapshot(&now);
         }
     }
 
     /// Writes an event of this feed alone. It has the number of the last event before it.
     fn own(&mut self, kind: &'static str, members: impl Serialize) {
-        let own = Own { kind, seq: self.seq, at: unix_ms(SystemTime::now()), members };
-        // Writing to a vector never fails, and every key is a string.
-        let _ = serde_json::to_writer(&mut self.out, &own);
-        self.out.push(b'\n');
-    }
-
-    /// Tells that events are dropped, and begins anew.
-    fn missed(&mut self, missed: u64) {
-        self.gap(missed);
-        self.seq = self.watcher.now().0;
-        self.snapshot();
+        write_own(&mut self.out, (kind, self.seq), members);
     }
 
     fn gap(&mut self, missed: u64) {
@@ -379,32 +382,34 @@ impl Feed {
     }
 
     /// Writes the next events of the past; after the last one, what is missing of them and the snapshot.
-    fn recall(&mut self) -> bool {
+    async fn recall(&mut self) -> bool {
         let Some(past) = &mut self.past else { return false };
-        match past.take(BATCH) {
-            Some((events, gone)) => {
-                self.gone += gone;
-                self.write(&events);
-            }
-            None => {
-                self.past = None;
-                if self.gone > 0 {
-                    self.gap(self.gone);
-                }
-                self.snapshot();
-            }
+        if let Some((events, gone)) = past.take(BATCH) {
+            self.gone += gone;
+            self.write(&events);
+            return true;
         }
+        let now = self.look_at_all().await;
+        self.past = None;
+        if self.gone > 0 {
+            self.gap(self.gone);
+        }
+        self.snapshot(&now);
         true
     }
 
     /// Writes the next events. Returns false if there are none.
-    fn fill(&mut self) -> bool {
-        if self.recall() {
+    async fn fill(&mut self) -> bool {
+        if self.recall().await {
             return true;
         }
         match self.watcher.after(self.seq, BATCH, self.opened) {
             Read::Missed(missed) => {
-                self.missed(missed);
+                // What happens from here on comes after the snapshot.
+                let (seq, now) = (self.watcher.now().0, self.look_at_all().await);
+                self.gap(missed);
+                self.seq = seq;
+                self.snapshot(&now);
                 true
             }
             Read::Events(events) => {
@@ -433,105 +438,82 @@ impl Feed {
     }
 
     /// Writes how servers differ from what the feed knows of them. It is called once a second.
-    fn look(&mut self) {
+    async fn look(&mut self) {
         if self.wanted.has(Part::Calls) {
             self.watcher.settle(SystemTime::now());
-            self.router.clients().tell_of_running(LONG, SECOND);
+            self.router.clients().tell_of_running(LONG, SECOND).await;
         }
         if !self.wanted.has(Part::Servers) {
             return;
         }
-        let now = self.servers();
-        let differing = |(name, new): (&String, &Map<String, Value>)| {
-            let Some(old) = self.known.get(name) else { return Some(new.clone()) };
-            let is_new = |key: &str, value: &Value| old.get(key) != Some(value);
-            let mut changed: Map<String, Value> = new
-                .iter()
-                .filter(|(key, value)| is_new(key, value))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
-            // A member that is absent now is told as null.
-            changed.extend(old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null)));
-            if changed.keys().all(|key| AGES.contains(&key.as_str())) {
-                return None;
-            }
-            changed.insert("name".to_owned(), name.as_str().into());
-            Some(changed)
-        };
-        let changed: Vec<_> = now.iter().filter_map(differing).collect();
-        let gone: Vec<String> = self.known.keys().filter(|name| !now.contains_key(*name)).cloned().collect();
+        let known = &mut self.known;
+        let now = watched::each(&self.router, &self.wanted, &self.usage, |ServerStatus { name, .. }, members| {
+            let change = members.and_then(|members| known.change(&name, &members));
+            (name, change)
+        });
+        let now = now.await;
+        let names: BTreeSet<&str> = now.iter().map(|(name, _)| &**name).collect();
+        let gone = self.known.keep(|name| names.contains(name));
+        let changed: Vec<&RawValue> = now.iter().filter_map(|(_, change)| Some(&*change.as_ref()?.members)).collect();
         if !changed.is_empty() || !gone.is_empty() {
-            self.own("servers", Servers { changed, gone });
-            self.known = now;
+            write_own(&mut self.out, ("servers", self.seq), Servers { changed, gone });
+        }
+        for (name, change) in now {
+            change.into_iter().for_each(|change| self.known.told(name.clone(), change));
         }
     }
 
-    fn snapshot(&mut self) {
+    /// Returns the servers that the feed is about as they are now.
+    async fn look_at_all(&self) -> Vec<(ServerStatus, Option<Box<RawValue>>)> {
+        watched::each(&self.router, &self.wanted, &self.usage, |status, members| (status, members)).await
+    }
+
+    /// Writes everything as it is now.
+    fn snapshot(&mut self, now: &[(ServerStatus, Option<Box<RawValue>>)]) {
         let (_, running) = self.watcher.now();
         self.name_servers();
-        let manager = self.router.manager();
-        self.known = self.servers();
-        let status: Vec<ServerStatus> = manager.status();
-        let is_of = |name: &str| self.wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
         let has = |part: Part| self.wanted.has(part);
-        let of = status.iter().filter(|server| is_of(&server.name));
-        let approvals = of.clone().filter(|server| has(Part::Approvals) && !server.changed.is_empty());
-        let unauthorized = of.clone().filter(|server| server.state == crate::upstream::StateName::Unauthorized);
+        let of = || now.iter().map(|(status, _)| status);
+        let approvals = of().filter(|server| has(Part::Approvals) && !server.changed.is_empty()).map(|server| {
+            Approval { server: server.name.clone(), changed: server.changed.clone(), withheld: server.withheld }
+        });
         let [results, errors, failures, cancelled] = self.router.observer().counts();
-        let running = running
-            .iter()
-            .filter(|call| self.wanted.is_of(call.server()))
-            .map(|call| call.running(|alias| named(&self.names, alias)));
+        let running = running.iter().filter(|call| has(Part::Calls) && self.wanted.is_of(call.server()));
+        let running = running.map(|call| call.running(|alias| named(&self.names, alias)));
+        let asks = if has(Part::Asks) { self.router.clients().asks().list() } else { Vec::new() };
         let snapshot = Snapshot {
-            config: manager.config_status().borrow().clone(),
-            servers: of
-                .filter(|_| has(Part::Servers))
-                .filter_map(|server| self.known.get(&server.name).cloned())
+            config: self.router.manager().config_status().borrow().clone(),
+            running: running.collect(),
+            approvals: approvals.collect(),
+            asks: asks.into_iter().map(Ask::from).collect(),
+            logins: of()
+                .filter(|server| server.state == StateName::Unauthorized)
+                .map(|server| server.name.clone())
                 .collect(),
-            running: running.filter(|_| has(Part::Calls)).collect(),
-            approvals: approvals
-                .map(|server| Approval {
-                    server: server.name.clone(),
-                    changed: server.changed.clone(),
-                    withheld: server.withheld,
-                })
-                .collect(),
-            asks: match has(Part::Asks) {
-                true => self.router.clients().asks().list().into_iter().map(Ask::from).collect(),
-                false => Vec::new(),
-            },
-            logins: unauthorized.map(|server| server.name.clone()).collect(),
             totals: Totals { results, errors, failures, cancelled },
+            servers: now.iter().filter_map(|(_, members)| members.as_deref()).collect(),
         };
-        self.own("snapshot", snapshot);
-    }
-
-    /// Returns the servers by name, as `status` tells them.
-    fn servers(&self) -> BTreeMap<String, Map<String, Value>> {
-        if !self.wanted.has(Part::Servers) {
-            return BTreeMap::new();
-        }
-        let is_of = |name: &str| self.wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
-        let manager = self.router.manager();
-        let (servers, status, gauges) = (manager.servers(), manager.status(), manager.gauges());
-        let record = manager.record();
-        record.read(SystemTime::now(), gauges.iter().map(|server| (&*server.name, &*server.counts)));
-        // A reload may come between the three.
-        let servers: HashMap<&str, &Server> = servers.iter().map(|server| (&*server.config.name, &**server)).collect();
-        let gauges: HashMap<&str, &ServerGauges> = gauges.iter().map(|gauges| (&*gauges.name, gauges)).collect();
-        let whole = status
-            .iter()
-            .filter(|status| is_of(&status.name))
-            .filter_map(|status| Some((*servers.get(&*status.name)?, status, *gauges.get(&*status.name)?)));
-        whole.map(|server| (server.1.name.clone(), Watched::members(server, record, &self.usage))).collect()
+        write_own(&mut self.out, ("snapshot", self.seq), &snapshot);
+        self.known.begin(now.iter().filter_map(|(status, members)| Some((&*status.name, members.as_deref()?))));
     }
 
     /// Notes which servers have other names than aliases.
     fn name_servers(&mut self) {
         let servers = self.router.manager().servers();
+        if Arc::ptr_eq(&servers, &self.named) {
+            return;
+        }
         let other = servers.iter().filter(|server| server.config.name != server.config.alias.as_str());
         self.names = other.map(|server| (server.config.alias.to_string(), server.config.name.clone())).collect();
+        self.named = servers;
     }
+}
+
+/// Writes an event that only one feed gets.
+fn write_own(out: &mut Vec<u8>, (kind, seq): (&'static str, u64), members: impl Serialize) {
+    // Writing to a vector never fails, and every key is a string.
+    let _ = serde_json::to_writer(&mut *out, &Own { kind, seq, at: unix_ms(SystemTime::now()), members });
+    out.push(b'\n');
 }
 
 fn named(names: &BTreeMap<String, String>, alias: &str) -> String {

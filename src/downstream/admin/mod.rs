@@ -19,6 +19,7 @@ mod guests;
 mod held;
 #[cfg(unix)]
 mod joining;
+mod known;
 #[cfg(unix)]
 mod launch;
 mod open;

@@ -1,13 +1,24 @@
-//! What a feed tells of a server beyond its status: what it did lately, what it costs, and where it comes from.
+//! What a feed tells of servers: their status, what they did lately, what they cost, and where they come from.
+//!
+//! **Invariant:** the runtime is held up for a few servers at a time, however many there are.
+
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::value::{RawValue, to_raw_value};
 
+use super::Part;
 use super::usage::{Usage, Used};
 use crate::manager::{Server, ServerGauges, ServerStatus};
-use crate::record::{Lately, Moment, Record};
+use crate::pieces::in_pieces;
+use crate::record::{Lately, Moment, Record, Wanted};
 use crate::registry::Kind;
 use crate::registry::tokens::of_bytes;
+use crate::router::Router;
+
+/// How many servers a feed looks at before calls have their turn: they take less than a millisecond.
+const PIECE: usize = 16;
 
 /// One server, as a feed tells it.
 #[derive(Serialize)]
@@ -37,12 +48,12 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Returns the members of one server.
-    pub(super) fn members(
+    /// Writes the members of one server.
+    fn members(
         (server, status, gauges): (&Server, &ServerStatus, &ServerGauges),
         record: &Record,
         usage: &Usage,
-    ) -> Map<String, Value> {
+    ) -> Option<Box<RawValue>> {
         let (timeline, lately) = record.lately(&status.name);
         let bytes = gauges.offer.as_ref().map(|offer| offer.bytes(Kind::Tools));
         let watched = Watched {
@@ -56,10 +67,32 @@ impl Watched<'_> {
             source: server.config.source.shown(),
             target: server.config.transport.shown(),
         };
-        match serde_json::to_value(&watched) {
-            Ok(Value::Object(members)) => members,
-            // Every key is a string.
-            _ => Map::new(),
-        }
+        // Every key is a string.
+        to_raw_value(&watched).ok()
     }
+}
+
+/// Looks at the servers that a feed is about, in config order and in pieces. `take` gets the status of each and its members,
+/// if the feed wants to know them.
+pub(super) async fn each<T>(
+    router: &Router,
+    wanted: &Wanted,
+    usage: &Usage,
+    mut take: impl FnMut(ServerStatus, Option<Box<RawValue>>) -> T,
+) -> Vec<T> {
+    let (manager, has_members) = (router.manager(), wanted.has(Part::Servers));
+    let (record, servers, merged) = (manager.record(), manager.servers(), manager.merged());
+    if has_members {
+        let counted = servers.iter().map(|server| (&*server.config.name, &**server.counts()));
+        record.read(SystemTime::now(), counted);
+    }
+    let is_wanted = |name: &str| wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
+    let servers: Vec<_> = servers.iter().filter(|server| is_wanted(&server.config.name)).cloned().collect();
+    let look = |server: &Arc<Server>| {
+        let status = manager.status_of(server, &merged);
+        let members = || Watched::members((server, &status, &manager.gauges_of(server)), record, usage);
+        let members = has_members.then(members).flatten();
+        take(status, members)
+    };
+    in_pieces(&servers, PIECE, look).await
 }

@@ -199,7 +199,7 @@ impl Console {
                 self.access.end(&session);
                 Ok(Answer::of(&serde_json::json!({ "ended": true })))
             }
-            Route::Feed => self.feed(asked),
+            Route::Feed => self.feed(asked).await,
             Route::Tools => self.tools(&session, &asked).await,
             Route::Server => self.server(&asked),
             Route::Call => self.call(asked),
@@ -225,14 +225,14 @@ impl Console {
     }
 
     /// Opens a feed.
-    fn feed(&self, asked: Asked) -> Result<Answer, No> {
+    async fn feed(&self, asked: Asked) -> Result<Answer, No> {
         let request = feed_request(&asked.query)?;
         let hello = self.run.hello(&self.router);
-        let feed =
-            Feed::open(&self.router, hello, request, At::Page).map_err(|refused| match refused.error.as_str() {
-                BUSY => No::busy("too many pages are open").help("close one of them"),
-                _ => No::unknown(refused.error),
-            })?;
+        let feed = Feed::open(&self.router, hello, request, At::Page).await;
+        let feed = feed.map_err(|refused| match refused.error.as_str() {
+            BUSY => No::busy("too many pages are open").help("close one of them"),
+            _ => No::unknown(refused.error),
+        })?;
         let end = asked.in_use.session().end.clone();
         let lines = stream::unfold((feed, asked.in_use), |(mut feed, in_use)| async move {
             let lines = Bytes::from(feed.next().await);

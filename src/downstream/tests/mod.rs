@@ -14,6 +14,8 @@ mod eras;
 #[cfg(feature = "server")]
 mod expiry;
 #[cfg(feature = "server")]
+mod feed;
+#[cfg(feature = "server")]
 mod full;
 #[cfg(feature = "server")]
 mod guard;

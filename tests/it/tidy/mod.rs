@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("hex", 0, &[]),
     ("lock", 0, &[]),
     ("threads", 0, &[]),
+    ("pieces", 0, &[]),
     ("name", 0, &["hex"]),
     ("exposed", 0, &["name", "hex"]),
     ("seal", 0, &[]),

@@ -1,5 +1,6 @@
 //! The feed of a running daemon, as commands read it. The daemon may be older or newer than this program.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use mcp_host::admin::{self, FeedReader, FeedRequest};
@@ -17,8 +18,7 @@ pub(super) struct Feed<'a> {
 }
 
 /// An event, as far as commands read it.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
+#[derive(Debug)]
 pub(super) enum Event {
     /// What comes before this has happened before.
     Snapshot(Snapshot),
@@ -33,8 +33,37 @@ pub(super) enum Event {
     Beat,
     /// The first event.
     Hello,
-    #[serde(other)]
     Other,
+}
+
+/// What an event is about.
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow, rename = "type")]
+    word: Cow<'a, str>,
+}
+
+impl Event {
+    /// Reads a line. An event of a daemon that is newer, and one with a member of another type, is none that is known.
+    pub(super) fn read(line: &str) -> Self {
+        Self::known(line).unwrap_or(Self::Other)
+    }
+
+    /// Members of events that no command reads are passed over, not kept.
+    fn known(line: &str) -> serde_json::Result<Self> {
+        let kind: Kind<'_> = serde_json::from_str(line)?;
+        Ok(match &*kind.word {
+            "snapshot" => Self::Snapshot(serde_json::from_str(line)?),
+            "server" => Self::Server(serde_json::from_str(line)?),
+            "servers" => Self::Servers,
+            "call" => Self::Call(serde_json::from_str(line)?),
+            "line" => Self::Line(serde_json::from_str(line)?),
+            "gap" => Self::Gap(serde_json::from_str(line)?),
+            "beat" => Self::Beat,
+            "hello" => Self::Hello,
+            _ => Self::Other,
+        })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -129,7 +158,7 @@ impl<'a> Feed<'a> {
     /// Dropping the wait loses nothing.
     pub(super) async fn next(&mut self) -> Result<(Event, String), Failure> {
         match self.reader.next().await {
-            Ok(Some(line)) => Ok((serde_json::from_str(&line).unwrap_or(Event::Other), line)),
+            Ok(Some(line)) => Ok((Event::read(&line), line)),
             Ok(None) => Err(Failure::new(Exit::Unreachable, "the running mcp-host has stopped")
                 .help(format!("mcp-host serve{}", self.asked.again))),
             Err(error) => Err(failed(self.asked, &error)),
@@ -155,8 +184,11 @@ mod tests {
 
     #[test]
     fn events_of_other_versions_are_read() {
-        let read = |line: &str| serde_json::from_str::<Event>(line).unwrap();
+        let read = Event::read;
         assert!(matches!(read(r#"{"type":"beat","seq":1,"at":2}"#), Event::Beat));
+        assert!(matches!(read(r#"{"seq":1,"type":"ga\u0070","missed":2}"#), Event::Gap(Gap { missed: 2 })));
+        assert!(matches!(read(r#"{"type":"gap","missed":"two"}"#), Event::Other));
+        assert!(matches!(read("no JSON"), Event::Other));
         assert!(matches!(read(r#"{"type":"of later","seq":1}"#), Event::Other));
         assert!(matches!(read(r#"{"type":"line","more":1}"#), Event::Line(line) if line.text.is_empty()));
         assert!(matches!(read(r#"{"type":"hello","v":2,"boot":"x"}"#), Event::Hello));

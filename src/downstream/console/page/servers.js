@@ -57,7 +57,7 @@ export function view() {
     }, sort)))),
     all.length === 0 ? empty("No server has these words.") : h("table", { class: "servers" },
       h("thead", null, h("tr", null, ["Name", "State", "Transport", "p50 / p95", "Calls, 5 min", "Offers", "Actions"].map((head, at) => h("th", { key: head, scope: "col", class: at > 1 && at < 6 ? "wide" : undefined }, at === 6 ? h("span", { class: "hidden" }, head) : head)))),
-      h("tbody", null, all.slice(0, most).map(({ server, of }) => [row(server, of), reason(server) && h("tr", { key: `why ${server.name}`, class: "narrow" }, h("td", { colspan: 7, class: `why ${tone(server.state)}` }, line(reason(server), 400))), ui.item === server.name ? h("tr", { key: `of ${server.name}`, class: "opened" }, h("td", { colspan: 7 }, detail(server, of))) : null]))),
+      h("tbody", null, all.slice(0, most).map(({ server, of }) => [row(server, of), reason(server) && ui.item !== server.name && h("tr", { key: `why ${server.name}`, class: "narrow" }, h("td", { colspan: 7, class: `why ${tone(server.state)}` }, line(reason(server), 400))), ui.item === server.name ? h("tr", { key: `of ${server.name}`, class: "opened" }, h("td", { colspan: 7 }, detail(server, of))) : null]))),
     all.length > most && h("p", { class: "more" }, `${all.length - most} more servers. `, button("Show more", () => {
       chosen.most = most + ROWS;
       redraw();
@@ -145,7 +145,7 @@ function detail(server, of) {
     (server.problems ?? []).length > 0 && h("div", { class: "note" }, h("p", { class: "caption" }, "Definitions that mcp-host repaired or left out:"), h("ul", null, server.problems.slice(0, 20).map((each, at) => h("li", { key: at }, line(each, 400))))),
     (server.changed ?? []).length > 0 && h("p", { class: "note" }, `${counted(server.changed.length, "definition")} changed since they were approved. `, h("a", { href: address("approve") }, "Look at them")),
     h("div", { class: "pair" },
-      h("section", { "aria-label": "Tools by use" }, h("h2", null, "Tools by use"), byUse(server, calls)),
+      h("section", { "aria-label": "Tools by use" }, h("h2", null, "Tools in its last calls"), byUse(server, calls)),
       h("section", { "aria-label": "Last calls" }, h("h2", null, "Last calls"), calls.length === 0 ? soft("None yet.") : h("ul", { class: "short-list" }, calls.slice(-6).reverse().map((call) => h("li", { key: call.id }, outcome(call.end.outcome, call.end.kind), mono(line(call.tool ?? call.method, 60)), duration(call.end.ms), h("span", { class: "soft number" }, clock(call.at))))))),
     h("section", { "aria-label": "Last lines" }, h("h2", null, "Last lines"), lines.length === 0 ? soft("It has written none.") : h("ol", { class: "plain-lines" }, lines.slice(-8).map((each, at) => h("li", { key: at }, h("span", { class: "soft number" }, clock(each.at)), " ", mono(line(each.text, 500)))))),
     h("div", { class: "buttons" },

@@ -151,9 +151,11 @@ const typed = (name, given) => `mcp-host call ${quoted(name)}${Object.keys(given
 const request = (name, given) => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: given } }, null, 2);
 
 /** The sum of all definitions, and how many tools there are. */
-export const sums = () => ({
-  count: listed.of >= 0 ? listed.tools.length : [...state.servers.values()].reduce((sum, server) => sum + (server.tools ?? 0), 0),
-  tokens: listed.tools.reduce((sum, tool) => sum + (tool.tokens ?? 0), 0),
-});
+export const sums = () => {
+  const servers = [...state.servers.values()];
+  return listed.of >= 0 ? { count: listed.tools.length, tokens: total(listed.tools, "tokens") } : { count: total(servers, "tools"), tokens: total(servers, "tokens") };
+};
+
+const total = (all, member) => all.reduce((sum, each) => sum + (each[member] ?? 0), 0);
 
 export const waits = () => asking().length;

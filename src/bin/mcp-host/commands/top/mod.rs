@@ -67,7 +67,7 @@ pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<
                 Some(Input::Resized) => true,
                 None => return Ok(Exit::Ok),
             },
-            read = feed.next() => { let (event, raw) = read?; app.take(&event, &raw); false }
+            read = feed.next() => { let (event, raw) = read?; app.take(event, &raw); false }
             _ = second.tick() => { app.tick(); true }
             _ = signals.next() => return Ok(Exit::Interrupted),
             _ = quit.recv() => return Ok(Exit::Interrupted),

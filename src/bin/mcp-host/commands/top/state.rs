@@ -105,6 +105,8 @@ pub(super) struct Model {
     pub(super) tools: BTreeMap<(String, String), Tool>,
     pub(super) endpoint: String,
     pub(super) missed: u64,
+    /// Calls without events of their own, since there are too many in a second.
+    pub(super) untold: u64,
 }
 
 /// The members that only `top` reads.
@@ -124,7 +126,7 @@ struct Told {
 }
 
 impl Model {
-    fn take(&mut self, event: &Event, raw: &str) {
+    fn take(&mut self, event: Event, raw: &str) {
         let told = || serde_json::from_str::<Told>(raw).unwrap_or_default();
         match event {
             Event::Hello => {
@@ -168,18 +170,19 @@ impl Model {
                 told.gone.iter().for_each(|name| drop(self.servers.remove(name)));
             }
             Event::Call(call) if call.phase == "end" => self.ended(call),
+            Event::Call(call) => self.untold += call.counts.iter().map(|counted| counted.calls).sum::<u64>(),
             Event::Line(line) => {
-                self.lines.push_back(line.clone());
+                self.lines.push_back(line);
                 if self.lines.len() > KEPT {
                     self.lines.pop_front();
                 }
             }
             Event::Gap(gap) => self.missed += gap.missed,
-            Event::Call(_) | Event::Beat | Event::Other => {}
+            Event::Beat | Event::Other => {}
         }
     }
 
-    fn ended(&mut self, call: &Call) {
+    fn ended(&mut self, call: Call) {
         if let (Some(server), Some(tool)) = (&call.server, &call.tool) {
             let key = (server.clone(), tool.clone());
             if self.tools.len() < TOOLS || self.tools.contains_key(&key) {
@@ -189,7 +192,7 @@ impl Model {
                 tool.ms += call.ms;
             }
         }
-        self.calls.push_back(call.clone());
+        self.calls.push_back(call);
         if self.calls.len() > KEPT {
             self.calls.pop_front();
         }
@@ -255,9 +258,19 @@ impl App {
         }
     }
 
-    pub(super) fn take(&mut self, event: &Event, raw: &str) {
+    pub(super) fn take(&mut self, event: Event, raw: &str) {
+        self.is_new |= self.frozen.is_none() && self.is_on_screen(&event);
         self.model.take(event, raw);
-        self.is_new = self.frozen.is_none();
+    }
+
+    /// Reports whether an event changes what is on the screen now.
+    fn is_on_screen(&self, event: &Event) -> bool {
+        match event {
+            Event::Call(call) => matches!(self.pane, Pane::Calls | Pane::Tools) && call.phase != "begin",
+            Event::Line(_) => self.pane == Pane::Lines,
+            Event::Hello | Event::Snapshot(_) | Event::Server(_) | Event::Servers | Event::Gap(_) => true,
+            Event::Beat | Event::Other => false,
+        }
     }
 
     /// Notes that a second has passed.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::keys::Deed;
 use super::state::{App, Pane};
 use super::view;
+use crate::commands::feed::Event;
 
 fn key(app: &mut App, code: KeyCode) -> Option<Deed> {
     app.key(KeyEvent::new(code, KeyModifiers::NONE))
@@ -19,7 +20,7 @@ fn letters(app: &mut App, text: &str) {
 
 fn take(app: &mut App, event: &Value) {
     let raw = event.to_string();
-    app.take(&serde_json::from_str(&raw).unwrap(), &raw);
+    app.take(Event::read(&raw), &raw);
 }
 
 /// Two servers, one of which has failed; a call, and a line.
@@ -263,6 +264,70 @@ fn a_restart_is_asked_for_first() {
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     letters(&mut app, "/");
     assert_eq!(app.key(control), Some(Deed::Quit), "also while somebody types");
+}
+
+#[test]
+fn only_what_is_on_the_screen_is_drawn_anew() {
+    let mut app = app();
+    let call = json!({ "type": "call", "seq": 4, "at": 4, "id": 2, "phase": "end", "server": "files", "tool": "a", "ms": 1.0 });
+    let begun = json!({ "type": "call", "seq": 4, "at": 4, "id": 3, "phase": "begin", "server": "files", "tool": "a" });
+    let line = json!({ "type": "line", "seq": 5, "at": 5, "server": "files", "source": "stderr", "level": "info", "text": "x" });
+    let servers = json!({ "type": "servers", "seq": 5, "at": 6, "changed": [{ "name": "files", "rate": 2.0 }] });
+    let events = [call, begun, line, servers, json!({ "type": "beat", "seq": 5, "at": 7 })];
+    let mut drawn = |keys: &str| {
+        letters(&mut app, keys);
+        events.each_ref().map(|event| {
+            app.is_new = false;
+            take(&mut app, event);
+            app.is_new
+        })
+    };
+    assert_eq!(drawn(""), [false, false, false, true, false], "servers");
+    assert_eq!(drawn("c"), [true, false, false, true, false], "calls");
+    assert_eq!(drawn("t"), [true, false, false, true, false], "tools");
+    assert_eq!(drawn("l"), [false, false, true, true, false], "lines");
+    assert_eq!(drawn("p"), [false; 5], "nothing while it is paused");
+}
+
+#[test]
+fn calls_that_are_only_counted_are_told() {
+    let mut app = app();
+    let counts =
+        json!([{ "server": "files", "calls": 900, "failed": 1 }, { "server": "search", "calls": 50, "failed": 0 }]);
+    take(&mut app, &json!({ "type": "call", "seq": 4, "at": 4, "phase": "counts", "counts": counts }));
+    assert!(!shown(&mut app, 60, 16).contains("950"), "servers have their rates");
+    for (key, pane) in
+        [("c", "Calls  950 more are counted, not told\n"), ("t", "Tools by use  950 more are counted, not told\n")]
+    {
+        letters(&mut app, key);
+        assert!(shown(&mut app, 60, 16).contains(pane), "{}", shown(&mut app, 60, 16));
+    }
+}
+
+#[test]
+fn of_many_calls_those_on_the_screen_are_drawn() {
+    let mut app = app();
+    for id in 0..100 {
+        let tool = format!("tool-{id:02}");
+        take(
+            &mut app,
+            &json!({ "type": "call", "seq": 4, "at": 4, "id": id, "phase": "end", "tool": tool, "ms": 1.0 }),
+        );
+    }
+    letters(&mut app, "c");
+    let first = shown(&mut app, 60, 16);
+    assert!(first.contains("tool-99") && first.contains("tool-88") && !first.contains("tool-87"), "{first}");
+    key(&mut app, KeyCode::End);
+    let last = shown(&mut app, 60, 16);
+    assert!(last.contains("read_file") && last.contains("tool-10") && !last.contains("tool-11"), "{last}");
+    assert_eq!(app.rows, (101, 12));
+    letters(&mut app, "/tool-5");
+    let filtered = shown(&mut app, 60, 16);
+    assert!(
+        filtered.contains("tool-59") && filtered.contains("tool-50") && !filtered.contains("tool-49"),
+        "{filtered}"
+    );
+    assert_eq!(app.rows, (10, 12));
 }
 
 #[test]

@@ -21,6 +21,22 @@ use crate::text;
 /// The least that a terminal must have.
 const LEAST: (u16, u16) = (60, 16);
 
+/// The room for the rows of a pane.
+#[derive(Clone, Copy)]
+struct Room {
+    width: usize,
+    height: usize,
+}
+
+/// A pane: the names of its columns, and those of its rows that are on the screen.
+struct Drawn {
+    columns: String,
+    rows: Vec<Row<'static>>,
+    /// The number of the first of them, and how many rows there are.
+    first: usize,
+    count: usize,
+}
+
 pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
@@ -31,20 +47,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let [head, names, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
             .areas(area);
-    let (columns, rows) = pane(app, body.width.into());
-    let height = usize::from(body.height);
-    app.rows = (rows.len(), height);
-    if app.pane == Pane::Servers {
-        let at = app.place(&app.servers());
-        // The cursor stays on the screen.
-        app.scroll = app.scroll.clamp((at + 1).saturating_sub(height), at);
-    } else {
-        app.scroll = app.scroll.min(rows.len().saturating_sub(height));
-    }
+    let room = Room { width: body.width.into(), height: body.height.into() };
+    let Drawn { columns, rows, first, count } = pane(app, room);
+    (app.scroll, app.rows) = (first, (count, room.height));
     frame.render_widget(Paragraph::new(header(app, head.width.into())), head);
     frame.render_widget(Paragraph::new(Row::styled(columns, Style::new().add_modifier(Modifier::BOLD))), names);
-    let shown: Vec<Row<'_>> = rows.into_iter().skip(app.scroll).take(height).collect();
-    frame.render_widget(Paragraph::new(shown), body);
+    frame.render_widget(Paragraph::new(rows), body);
     frame.render_widget(Paragraph::new(footer(app, foot.width.into())), foot);
     if app.is_help {
         help(frame, area);
@@ -79,6 +87,11 @@ fn time(at: u64) -> String {
     format!("{} ", cell(&clock(at), 14))
 }
 
+/// Returns a time without its milliseconds, and a blank.
+fn seconds(at: u64) -> String {
+    format!("{} ", cell(clock(at).split('.').next().unwrap_or_default(), 8))
+}
+
 /// Returns a text at the right end of its room.
 fn right(value: &str, room: usize) -> String {
     let shown = text::cut(value, room);
@@ -111,7 +124,11 @@ fn header(app: &App, width: usize) -> Vec<Row<'static>> {
     let filter = if app.filter.is_empty() { String::new() } else { format!("  /{}", app.filter) };
     let missed = if model.missed > 0 { format!("  {} events missed", model.missed) } else { String::new() };
     let paused = if app.is_paused() { "paused  " } else { "" };
-    let second = format!("{paused}{what}{opened}{filter}{missed}");
+    let untold = match app.pane {
+        Pane::Calls | Pane::Tools if model.untold > 0 => format!("  {} more are counted, not told", model.untold),
+        _ => String::new(),
+    };
+    let second = format!("{paused}{what}{opened}{filter}{untold}{missed}");
     vec![
         Row::styled(cell(&first, width), Style::new().add_modifier(Modifier::BOLD)),
         Row::styled(cell(&second, width), style(app, Tone::Dim)),
@@ -146,15 +163,34 @@ fn footer(app: &App, width: usize) -> Row<'static> {
     Row::styled(cell(keys, width), style(app, Tone::Dim))
 }
 
-/// Returns the names of the columns, and the rows.
-fn pane(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
+fn pane(app: &App, room: Room) -> Drawn {
     match app.pane {
-        Pane::Servers => servers(app, width),
-        Pane::Timeline => timeline(app, width),
-        Pane::Tools => tools(app, width),
-        Pane::Calls => call_rows(app, width),
-        Pane::Lines => lines(app, width),
+        Pane::Servers => servers(app, room),
+        Pane::Timeline => timeline(app, room),
+        Pane::Tools => tools(app, room),
+        Pane::Calls => call_rows(app, room),
+        Pane::Lines => lines(app, room),
     }
+}
+
+/// Draws those of all items that are on the screen; `why` if there are none.
+fn drawn<T>(
+    app: &App,
+    (all, first, height): (&[T], usize, usize),
+    columns: String,
+    why: &str,
+    row: impl FnMut(&T) -> Row<'static>,
+) -> Drawn {
+    if all.is_empty() {
+        let why = if app.filter.is_empty() { why } else { "the filter lets nothing pass: Esc clears it" };
+        return Drawn { columns, rows: vec![Row::styled(why.to_owned(), style(app, Tone::Dim))], first: 0, count: 1 };
+    }
+    Drawn { columns, rows: all.iter().skip(first).take(height).map(row).collect(), first, count: all.len() }
+}
+
+/// Returns all items, and which of them is the first one on the screen.
+fn scrolled<'a, T>(app: &App, all: &'a [T], height: usize) -> (&'a [T], usize, usize) {
+    (all, app.scroll.min(all.len().saturating_sub(height)), height)
 }
 
 /// Returns the glyph of a state.
@@ -168,7 +204,7 @@ fn glyph(state: &str) -> &'static str {
     }
 }
 
-fn servers(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
+fn servers(app: &App, Room { width, height }: Room) -> Drawn {
     let (is_wide, has_curve) = (width >= 92, width >= 130);
     // The state, the numbers, and what is between them.
     let fixed = 15 + 6 + 14 + 8 + 5 + if is_wide { 6 + 8 + 9 + 6 } else { 0 } + if has_curve { 62 } else { 0 };
@@ -183,7 +219,10 @@ fn servers(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
     }
     let servers = app.servers();
     let at = app.place(&servers);
-    let rows = servers.iter().enumerate().map(|(number, (name, server))| {
+    let chosen = servers.get(at).map(|(name, _)| *name);
+    // The cursor stays on the screen.
+    let first = app.scroll.clamp((at + 1).saturating_sub(height), at);
+    drawn(app, (&servers, first, height), columns, "no servers yet: mcp-host add", |(name, server)| {
         let state = server.text("state");
         let tone = style(app, Tone::of_state(state));
         let mut spans =
@@ -201,10 +240,8 @@ fn servers(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
             spans.push(Span::styled(format!("  {}", curve(&server.curve)), style(app, Tone::Good)));
         }
         let row = Row::from(spans);
-        if number == at { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }
-    });
-    let rows: Vec<Row<'static>> = rows.collect();
-    (columns, or_nothing(app, rows, "no servers yet: mcp-host add"))
+        if Some(*name) == chosen { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }
+    })
 }
 
 /// Returns the rate, the times, and what runs and waits.
@@ -249,20 +286,16 @@ fn curve(counts: &VecDeque<u64>) -> String {
     format!("{}{bars}", " ".repeat(60_usize.saturating_sub(counts.len())))
 }
 
-fn or_nothing(app: &App, rows: Vec<Row<'static>>, why: &str) -> Vec<Row<'static>> {
-    if !rows.is_empty() {
-        return rows;
-    }
-    let why =
-        if app.filter.is_empty() { why.to_owned() } else { "the filter lets nothing pass: Esc clears it".to_owned() };
-    vec![Row::styled(why, style(app, Tone::Dim))]
-}
-
-fn timeline(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
-    let name = app.opened.as_deref().unwrap_or_default();
-    let Some(server) = app.shown().servers.get(name) else { return (String::new(), Vec::new()) };
+fn timeline(app: &App, Room { width, height }: Room) -> Drawn {
+    let server = app.opened.as_ref().and_then(|name| app.shown().servers.get(name));
     let word = |moment: &serde_json::Value, key: &str| moment[key].as_str().unwrap_or_default().to_owned();
-    let rows = server.list("timeline").iter().rev().map(|moment| {
+    let moments: Vec<_> = server.iter().flat_map(|server| server.list("timeline")).rev().collect();
+    let columns = format!("{}{}{}CAUSE", text::pad("TIME", 15), text::pad("FROM", 18), text::pad("TO", 16));
+    let why = match server {
+        Some(_) => "its state has not changed since the daemon has started",
+        None => "the server is gone: Esc goes back",
+    };
+    drawn(app, scrolled(app, &moments, height), columns, why, |moment| {
         let (from, to, cause) = (word(moment, "from"), word(moment, "to"), word(moment, "cause"));
         let time = time(moment["at"].as_u64().unwrap_or_default());
         Row::from(vec![
@@ -271,13 +304,10 @@ fn timeline(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
             Span::styled(cell(&format!("{} {to}", glyph(&to)), 16), style(app, Tone::of_state(&to))),
             Span::raw(cell(&cause, width.saturating_sub(49))),
         ])
-    });
-    let rows: Vec<Row<'static>> = rows.collect();
-    let columns = format!("{}{}{}CAUSE", text::pad("TIME", 15), text::pad("FROM", 18), text::pad("TO", 16));
-    (columns, or_nothing(app, rows, "its state has not changed since the daemon has started"))
+    })
 }
 
-fn tools(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
+fn tools(app: &App, Room { width, height }: Room) -> Drawn {
     let is_of = |server: &str| app.opened.as_deref().is_none_or(|opened| opened == server);
     let known = app.shown().tools.iter();
     let mut used: Vec<(&(String, String), &Tool)> =
@@ -285,7 +315,15 @@ fn tools(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
     used.sort_by_key(|(_, tool)| std::cmp::Reverse(tool.calls));
     let server_room = if app.opened.is_some() { 0 } else { 16 };
     let tool_room = width.saturating_sub(server_room + 30);
-    let rows = used.into_iter().map(|((server, name), tool)| {
+    let server = if server_room > 0 { text::pad("SERVER", server_room) } else { String::new() };
+    let columns = format!(
+        "{server}{}{}{}{}",
+        text::pad("TOOL", tool_room),
+        right("CALLS", 10),
+        right("FAILED", 8),
+        right("MEAN ms", 12)
+    );
+    drawn(app, scrolled(app, &used, height), columns, "no calls since top looks", |((server, name), tool)| {
         #[expect(clippy::cast_precision_loss, reason = "a mean needs no exact count")]
         let mean = tool.ms / tool.calls.max(1) as f64;
         let tone = if tool.failed > 0 { style(app, Tone::Bad) } else { Style::new() };
@@ -296,54 +334,48 @@ fn tools(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
             Span::styled(right(&tool.failed.to_string(), 8), tone),
             Span::raw(right(&short(mean), 12)),
         ])
-    });
-    let rows: Vec<Row<'static>> = rows.collect();
-    let server = if server_room > 0 { text::pad("SERVER", server_room) } else { String::new() };
-    let columns = format!(
-        "{server}{}{}{}{}",
-        text::pad("TOOL", tool_room),
-        right("CALLS", 10),
-        right("FAILED", 8),
-        right("MEAN ms", 12)
-    );
-    (columns, or_nothing(app, rows, "no calls since top looks"))
+    })
 }
 
-fn call_rows(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
+fn call_rows(app: &App, Room { width, height }: Room) -> Drawn {
     let is_of = |call: &&Call| app.opened.is_none() || app.opened.as_deref() == call.server.as_deref();
     let passing = |call: &&Call| {
         let texts = [call.server.as_deref(), call.tool.as_deref(), call.client.as_deref(), call.outcome.as_deref()];
         app.passes(&texts.map(Option::unwrap_or_default))
     };
-    let (what_room, client_room) = (width.saturating_sub(57), if width >= 92 { 16 } else { 0 });
-    let what_room = what_room.saturating_sub(client_room);
-    let rows = app.shown().calls.iter().rev().filter(is_of).filter(passing).map(|call| {
-        let (outcome, tone) = calls::outcome(call);
-        Row::from(vec![
-            Span::styled(time(call.at), style(app, Tone::Dim)),
-            Span::raw(cell(call.server.as_deref().unwrap_or("-"), 14)),
-            Span::raw(cell(&calls::what(call), what_room)),
-            Span::raw(cell(call.client.as_deref().unwrap_or("-"), client_room)),
-            Span::raw(right(&calls::took(call.ms), 10)),
-            Span::styled(format!("  {}", cell(&outcome, 16)), style(app, tone)),
-        ])
-    });
-    let rows: Vec<Row<'static>> = rows.collect();
+    // A narrow terminal keeps its room for what is called.
+    let is_narrow = width < 80;
+    let (time_room, server_room, outcome_room) = if is_narrow { (9, 10, 12) } else { (15, 14, 16) };
+    let client_room = if width >= 92 { 16 } else { 0 };
+    let what_room = width.saturating_sub(time_room + server_room + client_room + outcome_room + 12);
     let columns = format!(
         "{}{}{}{}{}  OUTCOME",
-        text::pad("TIME", 15),
-        text::pad("SERVER", 14),
+        text::pad("TIME", time_room),
+        text::pad("SERVER", server_room),
         text::pad("CALL", what_room),
         text::pad(if client_room > 0 { "CLIENT" } else { "" }, client_room),
         right("TOOK", 10)
     );
-    (columns, or_nothing(app, rows, "no calls since top looks"))
+    let calls: Vec<&Call> = app.shown().calls.iter().rev().filter(is_of).filter(passing).collect();
+    drawn(app, scrolled(app, &calls, height), columns, "no calls since top looks", |call| {
+        let (outcome, tone) = calls::outcome(call);
+        Row::from(vec![
+            Span::styled(if is_narrow { seconds(call.at) } else { time(call.at) }, style(app, Tone::Dim)),
+            Span::raw(cell(call.server.as_deref().unwrap_or("-"), server_room)),
+            Span::raw(cell(&calls::what(call), what_room)),
+            Span::raw(cell(call.client.as_deref().unwrap_or("-"), client_room)),
+            Span::raw(right(&calls::took(call.ms), 10)),
+            Span::styled(format!("  {}", cell(&outcome, outcome_room)), style(app, tone)),
+        ])
+    })
 }
 
-fn lines(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
+fn lines(app: &App, Room { width, height }: Room) -> Drawn {
     let is_of = |line: &&Line| app.opened.is_none() || app.opened.as_deref() == line.server.as_deref();
     let passing = |line: &&Line| app.passes(&[line.server.as_deref().unwrap_or_default(), &line.text, &line.level]);
-    let rows = app.shown().lines.iter().rev().filter(is_of).filter(passing).map(|line| {
+    let columns = format!("{}{}{}TEXT", text::pad("TIME", 15), text::pad("SERVER", 14), text::pad("FROM", 8));
+    let lines: Vec<&Line> = app.shown().lines.iter().rev().filter(is_of).filter(passing).collect();
+    drawn(app, scrolled(app, &lines, height), columns, "no lines yet", |line| {
         let tone = match &*line.level {
             "error" | "critical" | "alert" | "emergency" => Tone::Bad,
             "warning" => Tone::Warn,
@@ -355,10 +387,7 @@ fn lines(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
             Span::raw(cell(&line.source, 8)),
             Span::styled(cell(&line.text, width.saturating_sub(37)), style(app, tone)),
         ])
-    });
-    let rows: Vec<Row<'static>> = rows.collect();
-    let columns = format!("{}{}{}TEXT", text::pad("TIME", 15), text::pad("SERVER", 14), text::pad("FROM", 8));
-    (columns, or_nothing(app, rows, "no lines yet"))
+    })
 }
 
 fn help(frame: &mut Frame<'_>, area: Rect) {
