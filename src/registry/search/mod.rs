@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use describe::cut;
-pub(crate) use describe::{Detail, described, fields};
+pub(crate) use describe::{Detail, described, fields, structured};
 pub(crate) use words::is_cjk;
 
 use super::entry::Entry;
