@@ -84,10 +84,15 @@ pub(super) fn answer(end: &End, log: &Log, code: &Code) -> Raw {
         }
         end => return failed(&of_limit(end, code), None, log),
     };
+    // It stands two levels deep in a message, and readers of messages take only so many levels.
+    if Raw::parse(&format!("[[{}]]", value.get()).into()).is_err() {
+        return failed("it returned a value that is nested too deeply: return a flatter one", None, log);
+    }
     let mut content = vec![json!({ "type": "text", "text": value.get() })];
     content.extend(log.shown().map(|log| json!({ "type": "text", "text": log })));
     let result = Raw::from_value(&json!({ "content": content }));
-    match value.get().starts_with('{') {
+    // Some clients give their model nothing else where this is, so a log would be lost.
+    match content.len() == 1 && value.get().starts_with('{') {
         true => result.with_member("structuredContent", value.get().as_bytes()),
         false => result,
     }
