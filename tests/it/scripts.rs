@@ -134,14 +134,10 @@ async fn a_script_calls_tools_and_returns_what_matters() {
         let params = json!({ "name": "run_script", "arguments": { "script": script, "input": [7] } });
         let result = client.ask("tools/call", params).await["result"].clone();
         let value = json!({ "sum": 12, "said": "hello", "input": [7] });
-        assert_eq!(
-            (texts(&result)[1], &result["structuredContent"]),
-            (r#"doubled 3 {"a":1}"#, &Value::Null),
-            "{result}"
-        );
+        let log = r#"doubled 3 {"a":1}"#;
+        assert_eq!(texts(&result)[1], log);
+        assert_eq!(result["structuredContent"], json!({ "value": value, "log": log }), "{result}");
         assert_eq!(serde_json::from_str::<Value>(texts(&result)[0]).unwrap(), value);
-        let object = run(&mut client, "return { a: [1] }").await;
-        assert_eq!(object["structuredContent"], json!({ "a": [1] }), "{object}");
         for (script, text) in [
             ("return 'text'", "\"text\""),
             ("return [1]", "[1]"),
@@ -152,7 +148,9 @@ async fn a_script_calls_tools_and_returns_what_matters() {
             ("let n = 0; call('s__say').then(() => { console.log('late') }); return n", "0"),
         ] {
             let result = run(&mut client, script).await;
-            assert_eq!((texts(&result)[0], &result["structuredContent"]), (text, &Value::Null), "{script}: {result}");
+            let value: Value = serde_json::from_str(text).unwrap();
+            let told = (texts(&result)[0], &result["structuredContent"]["value"]);
+            assert_eq!(told, (text, &value), "{script}: {result}");
         }
     }
     stage.host.shutdown().await;
@@ -210,7 +208,7 @@ async fn mistakes_in_a_script_are_told_with_their_line() {
         assert!(told.starts_with(&format!("run_script: {start}")) && told.ends_with(end), "{script}: {told}");
     }
     let deep = run(&mut client, "let a = {}; for (let i = 0; i < 100; i++) a = { a }; return a").await;
-    assert!(deep["structuredContent"]["a"]["a"].is_object(), "{deep}");
+    assert!(deep["structuredContent"]["value"]["a"].is_object(), "{deep}");
     let result = run(&mut client, "console.log('before');\nthrow new Error('done');").await;
     assert_eq!(texts(&result)[1], "before");
     for (arguments, text) in [
