@@ -126,6 +126,16 @@ impl Manager {
         searches
     }
 
+    /// Returns when what `auto` decided for a client without a session may change again; `None` if no time is set for that.
+    pub(crate) fn decided_until(&self, who: &Who) -> Option<Instant> {
+        if who.lists != Lists::ByView {
+            return None;
+        }
+        let key = (who.principal.clone(), who.view.name.clone());
+        let (_, at) = lock(&self.listed_state().autos).get(&key).copied()?;
+        at.map(|at| at + STAYS).filter(|until| *until > Instant::now())
+    }
+
     /// Returns what the list requests of this client show.
     pub(super) fn as_listed(&self, who: &Who, shown: &Arc<Catalog>) -> Arc<Catalog> {
         let settings = self.settings();
