@@ -1,11 +1,12 @@
-//! What rules cost a call, and what a catalog with a view, rules and pins costs, beside the bounds that this project sets
-//! itself: `cargo bench --bench rules [-- calls | catalogs]`. Slow results do not fail the run. `taskset -c 0` makes the
+//! What rules cost a call, what a catalog with a view, rules and pins costs, and what a search for tools costs, beside the
+//! bounds that this project sets itself: `cargo bench --bench rules [-- calls | catalogs | searches]`. Slow results do not fail the run. `taskset -c 0` makes the
 //! figures steadier.
 //!
 //! Calls go to a server in this process, so a figure is the time of the host's own work for one call, and what rules add is
 //! a difference of two hosts in turn. `cargo bench --bench hop` has the share of a whole hop ("100 rules : 0").
 #![expect(clippy::print_stdout, reason = "a benchmark reports to its user")]
 
+mod search;
 mod servers;
 
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if !arguments.iter().any(|argument| argument == "--bench") {
         // `cargo test --all-targets` runs benchmarks too, without this flag.
-        println!("nothing measured; usage: cargo bench --bench rules [-- calls | catalogs]");
+        println!("nothing measured; usage: cargo bench --bench rules [-- calls | catalogs | searches]");
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -45,6 +46,9 @@ fn main() -> Result<()> {
         }
         if wants("catalogs") {
             catalogs().await?;
+        }
+        if wants("searches") {
+            search::searches().await?;
         }
         Ok(())
     })

@@ -44,6 +44,9 @@ pub(super) struct Line {
     /// Whether the answer was given before, and kept (`cache`).
     #[serde(skip_serializing_if = "is_false")]
     cached: bool,
+    /// Whether the client got a part of the result (`results`).
+    #[serde(skip_serializing_if = "is_false")]
+    cut: bool,
     /// Why the host made the call for a client that had made another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<&'static str>,
@@ -95,6 +98,7 @@ impl Line {
             bytes_out: 0,
             duration_ms: 0,
             cached: false,
+            cut: false,
             via: call.via,
             script: None,
             parent: call.parent.map(str::to_owned),
@@ -119,6 +123,7 @@ impl Line {
         self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;
         self.cached = ended.cached;
+        self.cut = ended.cut;
         self.bytes_in = ended.bytes_in;
         self.bytes_out = ended.bytes_out;
         self.duration_ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);

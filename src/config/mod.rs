@@ -72,9 +72,9 @@ pub(crate) use self::contents::Watcher;
 pub use self::fallback::{BadPattern, Fallback, FallbackOn};
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
-pub(crate) use self::host::ALL_VIEW;
 #[cfg(feature = "server")]
 pub(crate) use self::host::ClaimsRead;
+pub(crate) use self::host::{ALL_VIEW, ResultLimits};
 pub use self::host::{
     Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Code, Compact, Console,
     Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Merge, Metrics, Otel, Policy,
@@ -104,7 +104,7 @@ pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
 pub(crate) use self::tools::Layer;
-pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
+pub use self::tools::{Argument, Hints, Preset, ToolResults, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;
 pub use self::validate::Validate;

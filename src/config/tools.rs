@@ -112,6 +112,8 @@ layered! {
         max_concurrent: some_count -> Option<usize>,
         /// For how long an equal call gets the same answer again; 0 means never.
         cache: some_time -> Option<Duration>,
+        /// How much of its results a client gets at once, in place of what the view or the host says.
+        results: tool_results -> ToolResults,
         /// The tool that gets a call which this one did not serve.
         fallback: some_fallback -> Option<Fallback>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
@@ -151,6 +153,36 @@ layered! {
         idempotent_hint: known_flag -> Option<bool>,
         /// Whether it acts on the world outside of its server.
         open_world_hint: known_flag -> Option<bool>,
+    }
+}
+
+layered! {
+    /// How much of a tool's result a client gets at once, as in [`Results`](super::Results); `None` where nothing is said.
+    /// How much is kept is a matter of the principal, so a tool does not say it.
+    #[derive(Copy)]
+    #[non_exhaustive]
+    pub struct ToolResults {
+        /// How many bytes the text and the structured content may have together; 0 means any number. The tool's own
+        /// `anthropic/maxResultSizeChars` does not raise it.
+        limit: some_bytes -> Option<usize>,
+        /// How many bytes of base64 an image, audio, or other data may have; 0 means any number.
+        image: some_bytes -> Option<usize>,
+        /// How many bytes of text, and how many of structured content, a client gets of a result that is over the limit.
+        preview: some_size -> Option<usize>,
+        /// How long the rest can be read.
+        keep: some_wait -> Option<Duration>,
+    }
+}
+
+impl ToolResults {
+    /// Reports whether it limits texts and structured content.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit.is_some_and(|limit| limit > 0)
+    }
+
+    /// Reports whether it has any result cut.
+    pub(crate) fn is_on(&self) -> bool {
+        self.has_limit() || self.image.is_some_and(|image| image > 0)
     }
 }
 
@@ -240,6 +272,14 @@ impl ToolRules {
         said.find(|(glob, _)| glob::is_match(glob, name)).map(|(_, value)| value)
     }
 
+    /// Returns what is said of the results of the tool with this name.
+    pub(crate) fn results_of(&self, name: &str) -> ToolResults {
+        let mut results = ToolResults::default();
+        let matching = self.0.iter().filter(|(glob, _)| glob::is_match(glob, name));
+        matching.for_each(|(_, weaker)| results.lay_over(&weaker.results));
+        results
+    }
+
     /// Reports whether any tool is said to only read.
     pub(crate) fn trust_reads(&self) -> bool {
         self.any(|tool| tool.annotations.read_only_hint == Some(true))
@@ -316,6 +356,14 @@ impl Field<'_> {
 
     fn some_size(&self, report: &mut Report) -> Option<Option<usize>> {
         self.positive_size(report).map(Some)
+    }
+
+    fn some_bytes(&self, report: &mut Report) -> Option<Option<usize>> {
+        self.size(report).map(Some)
+    }
+
+    fn tool_results(&self, report: &mut Report) -> Option<ToolResults> {
+        Some(ToolResults::strictly(self, report))
     }
 
     fn some_count(&self, report: &mut Report) -> Option<Option<usize>> {
@@ -451,6 +499,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_results_is_laid_over_member_by_member() {
+        let rules = rules(
+            r#"{ "*": { "results": { "limit": "9KiB", "image": "1KiB", "keep": "1m" } },
+                 "get_*": { "results": { "limit": "0B" } }, "get_me": { "results": { "preview": "1KiB" } } }"#,
+        );
+        let said = |name: &str| {
+            let ToolResults { limit, image, preview, keep } = rules.results_of(name);
+            (limit, image, preview, keep.map(|keep| keep.as_secs()))
+        };
+        assert_eq!(said("get_me"), (Some(0), Some(1024), Some(1024), Some(60)));
+        assert_eq!(said("put"), (Some(9 * 1024), Some(1024), None, Some(60)));
+        assert!(rules.results_of("put").has_limit() && !rules.results_of("get_me").has_limit());
+        assert!(rules.results_of("get_me").is_on() && !ToolResults::default().is_on());
+    }
+
+    #[test]
     fn h97_a_preset_from_a_variable_is_a_secret_whatever_its_name() {
         let text = r#"{ "mcpServers": { "a": { "command": "x", "tools": { "t": { "arguments": {
             "org": { "value": { "in": ["at ${ORG} now"] } }, "team": { "default": "${ORG}" }, "n": { "value": "plain-text" } } } } } } }"#;
@@ -473,7 +537,7 @@ mod tests {
     #[test]
     fn every_key_is_shown() {
         let shown = std::fs::read_to_string("config/mcp-host.toml").unwrap();
-        let keys = [ToolSettings::table(), Hints::table(), Argument::table()].concat();
+        let keys = [ToolSettings::table(), Hints::table(), ToolResults::table(), Argument::table()].concat();
         for (key, _) in keys {
             assert!(shown.contains(&key), "{key} is not shown");
         }
@@ -485,7 +549,8 @@ mod tests {
             "one": { "titel": "x" },
             "two": { "arguments": { "a": { "hidden": true }, "b": { "hide": true, "name": "c" } } },
             "three": { "arguments": { "a": { "value": 1, "default": 2 } } },
-            "four": { "annotations": { "readOnly": true } } } } } }"#;
+            "four": { "annotations": { "readOnly": true } },
+            "five": { "results": { "limit": 100, "preview": "0B", "store": "1MiB" } } } } } }"#;
         let error = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap_err();
         insta::assert_snapshot!(error, @r#"
         f.json:2: server "a": tools.one.titel: unknown key
@@ -493,6 +558,9 @@ mod tests {
         f.json:3: server "a": tools.two.arguments.b: a hidden argument has no name
         f.json:4: server "a": tools.three.arguments.a: `value` and `default` are both given
         f.json:5: server "a": tools.four.annotations.readOnly: unknown key
+        f.json:6: server "a": tools.five.results.limit: 100 has no unit
+        f.json:6: server "a": tools.five.results.preview: must be more than zero
+        f.json:6: server "a": tools.five.results.store: unknown key
         "#);
     }
 }

@@ -13,7 +13,7 @@ pub use bytes::{envelope, lines, raw, sse};
 pub use config::{cases, config, lock};
 pub use door::http;
 pub use page::console;
-pub use text::{challenge, definition, expression, headers, redact, sealed, session};
+pub use text::{challenge, definition, expression, headers, pages, redact, sealed, search, session};
 
 /// Splits the bytes at positions that their first four define. Returns those four and the pieces of the rest.
 fn pieces(data: &[u8]) -> (&[u8], Vec<&[u8]>) {

@@ -1,4 +1,5 @@
-//! Header values, authentication challenges, sealed handles, definitions, conditions of rules, and the scrubber.
+//! Header values, authentication challenges, sealed handles, definitions, searches, results in pages, conditions of rules, and
+//! the scrubber.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -8,9 +9,10 @@ use serde_json::Value;
 use super::pieces;
 use crate::downstream::http::fuzzing as door;
 use crate::expression::{Arguments, Budget, Values};
+use crate::oversized::{Part, matching, pointed};
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
-use crate::registry::fuzzing::{cursor, definitions};
+use crate::registry::fuzzing::{cursor, definitions, searched};
 use crate::seal::{Purpose, Seal};
 use crate::upstream::encode;
 
@@ -143,5 +145,31 @@ pub fn definition(data: &[u8]) {
     if let Some(Ok(before)) = lines.next() {
         let after = lines.next().and_then(Result::ok).unwrap_or_else(|| before.clone());
         definitions(&before, &after);
+    }
+}
+
+/// Checks that a search for the first line finds each tool at most once, whatever the tool (the second line) says of itself.
+pub fn search(data: &[u8]) {
+    let (query, tool) = data.split_at(data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len()));
+    let tool = Raw::parse(&tool.to_vec().into()).unwrap_or_else(|_| Raw::empty_object());
+    searched(&String::from_utf8_lossy(query), &tool);
+}
+
+/// Checks that the pages of a text (all lines but the first) are the text, and that no search in it and no pointer (the first
+/// line) breaks the host.
+pub fn pages(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (wanted, text) = text.split_once('\n').unwrap_or((&text, &text));
+    let most = 256 + wanted.len();
+    let part = Part::new(text.to_owned(), most);
+    let pages: Vec<&str> = (1..=part.pages()).filter_map(|number| part.page(number)).collect();
+    assert_eq!(pages.concat(), text);
+    assert!(pages.iter().all(|page| page.len() <= most) && part.page(0).is_none());
+    let (found, count) = matching(text, wanted);
+    assert_eq!(count == 0, found.is_empty(), "{found:?}");
+    if let Ok(whole) = Raw::parse(&text.to_owned().into())
+        && let Ok(inner) = pointed(&whole, wanted)
+    {
+        assert!(text.contains(&inner));
     }
 }

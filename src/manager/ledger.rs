@@ -188,7 +188,7 @@ impl Manager {
         let name = chosen.name(&settings).to_owned();
         let all = self.seen_in(&chosen);
         let catalog = settings.catalog_of(&name);
-        let (listed, reads_on) = (self.listed_state(), settings.results_of(&name).limit > 0);
+        let (listed, reads_on) = (self.listed_state(), self.reads_on(&settings, &name));
         let is_it = |counted: &&Counted| {
             std::ptr::eq(counted.of.as_ptr(), Arc::as_ptr(&all))
                 && counted.settings == *catalog

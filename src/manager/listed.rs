@@ -126,13 +126,23 @@ impl Manager {
         searches
     }
 
+    /// Returns when what `auto` decided for a client without a session may change again; `None` if no time is set for that.
+    pub(crate) fn decided_until(&self, who: &Who) -> Option<Instant> {
+        if who.lists != Lists::ByView {
+            return None;
+        }
+        let key = (who.principal.clone(), who.view.name.clone());
+        let (_, at) = lock(&self.listed_state().autos).get(&key).copied()?;
+        at.map(|at| at + STAYS).filter(|until| *until > Instant::now())
+    }
+
     /// Returns what the list requests of this client show.
     pub(super) fn as_listed(&self, who: &Who, shown: &Arc<Catalog>) -> Arc<Catalog> {
         let settings = self.settings();
         let shown = self.twinned(shown);
         let view = who.view.name.name(&settings);
         self.weigh(&settings, view, &shown);
-        if who.lists == Lists::Full && !settings.has_catalogs() && !settings.cuts_results() {
+        if who.lists == Lists::Full && !self.has_own_tools() {
             return shown;
         }
         match self.form(&settings, view, self.is_searching(who)) {
@@ -143,7 +153,7 @@ impl Manager {
 
     /// Returns how a list differs from what servers wrote; `None` if it does not.
     pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
-        let reads_on = settings.results_of(view).limit > 0;
+        let reads_on = self.reads_on(settings, view);
         match settings.catalog_of(view).compact {
             _ if searches => {
                 let (reads, runs) = (self.trusts_any(settings, view), self.runs_scripts(settings, view));

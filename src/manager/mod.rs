@@ -4,9 +4,8 @@
 //! In: the config, and clients that need a server. Out: leases, catalogs, statuses, events.
 //!
 //! Clients of one person share leases as far as their servers cannot tell them apart (`lease.rs`; `docs/bridging.md` 15
-//! has the rules and their reasons). A list request starts a private lease only after it is answered; otherwise only a
-//! call starts one. A call to an unlisted name with the alias of a server that has never listed waits for that server
-//! like any other call (`router/find.rs`).
+//! has the rules). A list request starts a private lease only after it is answered; otherwise only a call starts one. A
+//! call to an unlisted name with the alias of a server that never listed waits for that server (`router/find.rs`).
 //!
 //! **Invariant:** a failed or slow server does not affect other servers, and no list request waits for it longer than
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
@@ -38,6 +37,7 @@ mod pool;
 mod rates;
 mod recall;
 mod reload;
+mod results;
 mod review;
 mod room;
 mod sharing;

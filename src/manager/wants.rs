@@ -30,7 +30,8 @@ impl Manager {
         let of_any =
             |is_such: fn(&ToolSettings) -> bool| tool_rules(&settings, &servers).any(|rules| rules.any(is_such));
         self.0.wants.limits_tools.store(of_any(ToolSettings::limits_calls), Ordering::Relaxed);
-        let has_own = settings.has_catalogs() || !settings.merge.is_empty() || settings.cuts_results();
+        let cuts = settings.cuts_results() || of_any(|tool| tool.results.is_on());
+        let has_own = settings.has_catalogs() || !settings.merge.is_empty() || cuts;
         self.0.wants.has_own_tools.store(has_own, Ordering::Relaxed);
         #[cfg(any(feature = "validate", test))]
         {

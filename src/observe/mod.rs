@@ -148,6 +148,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) asked: Option<&'static str>,
     /// Whether the answer was given before, and kept.
     pub(crate) cached: bool,
+    /// Whether the client got a part of the result.
+    pub(crate) cut: bool,
     /// The view that its client uses; `None` unless a listener wanted to know.
     pub(crate) view: Option<&'a str>,
     /// The name of the script, if it is one.
@@ -370,6 +372,7 @@ impl Told {
         let (waits, result) = (tally.waits(), answered.and_then(|answered| answered.as_ref().ok()));
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
+        let cut = self.subject.is_cut.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
         let (view, pin) = (self.subject.view.get().map(|view| &**view), self.subject.pin.get().map(|pin| &**pin));
         let ended = Ended {
@@ -384,6 +387,7 @@ impl Told {
             result,
             at,
             cached,
+            cut,
             judged,
             asked,
             view,

@@ -20,6 +20,8 @@ pub(crate) struct Subject {
     pub(super) at: OnceLock<At>,
     /// Whether its answer was given before, and kept.
     pub(super) is_kept: AtomicBool,
+    /// Whether its client got a part of the result.
+    pub(super) is_cut: AtomicBool,
     /// How and when it ended, if its client gets another answer.
     pub(super) ended: Mutex<Option<Box<(Answered, Instant)>>>,
     /// What rules say of it, if there are any for it.
@@ -151,6 +153,11 @@ impl Subject {
     /// Records that its answer was given before, and kept.
     pub(crate) fn was_kept(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that its client gets a part of the result.
+    pub(crate) fn was_cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
     }
 
     /// Records how the call ended, since its client gets another answer. Only the first call has an effect.

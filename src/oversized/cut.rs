@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::pages::floor;
 use super::schema::Place;
 use super::store::Held;
-use crate::config::Results;
+use crate::config::ResultLimits;
 use crate::protocol::value::{array, member, object, string, text};
 use crate::protocol::{Raw, meta, quoted};
 
@@ -66,7 +66,8 @@ const STEPS: [(usize, usize); 9] =
 const MORE: char = '…';
 
 /// Cuts a result that is over the limits; `None` if it is not, or if it is an error, a question, or a task.
-pub(crate) fn cut(result: &Raw, definition: Option<&Raw>, results: &Results) -> Option<Cut> {
+pub(crate) fn cut(result: &Raw, definition: Option<&Raw>, limits: &ResultLimits) -> Option<Cut> {
+    let results = &limits.results;
     let smallest = [results.limit, results.image].into_iter().filter(|limit| *limit > 0).min()?;
     if result.as_bytes().len() <= smallest {
         return None;
@@ -92,7 +93,8 @@ pub(crate) fn cut(result: &Raw, definition: Option<&Raw>, results: &Results) -> 
     }
     let said: usize = texts.iter().map(|(_, said)| said.len()).sum();
     let bytes = said + structured.as_ref().map_or(0, |whole| whole.as_bytes().len());
-    let limit = definition.and_then(own_limit).unwrap_or(0).max(results.limit);
+    let own = definition.filter(|_| !limits.is_of_tool).and_then(own_limit);
+    let limit = own.unwrap_or(0).max(results.limit);
     if results.limit > 0 && bytes > limit {
         cut.shorten(&texts, structured, definition, (results.preview, limit));
     }

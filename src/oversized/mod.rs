@@ -14,7 +14,7 @@ mod tests;
 
 pub(crate) use cut::{Tell, cut};
 pub(crate) use pages::{Part, matching, pointed};
-pub(crate) use store::{Held, Lost, Store};
+pub(crate) use store::{Held, Lost, Room, Store};
 
 /// Begins the URI of a result that is kept.
 pub(crate) const SCHEME: &str = "mcp-host+result://";

@@ -13,6 +13,8 @@ pub(crate) struct Part {
     text: String,
     /// Where each page ends.
     ends: Vec<usize>,
+    /// How many bytes a page may have.
+    most: usize,
 }
 
 /// The fewest bytes that a page has, but for the last one.
@@ -36,7 +38,12 @@ impl Part {
             ends.push(start);
         }
         ends.push(text.len());
-        Self { text, ends }
+        Self { text, ends, most }
+    }
+
+    /// Cuts a part of this text into pages of the same size.
+    pub(crate) fn of_part(&self, text: String) -> Self {
+        Self::new(text, self.most)
     }
 
     /// Returns how many pages there are.

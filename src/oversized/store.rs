@@ -1,7 +1,8 @@
-//! Holds the results that were cut, for a while (`host.results.keep`, `host.results.store`).
+//! Holds the results that were cut, for a while (`host.results.keep`, `host.results.store`, `host.limits.results`).
 //!
 //! **Invariants:** a result is given to its owner alone: the principal and the view that got its head. What one principal
-//! has takes `store` bytes at most, and all together take [`OWNERS`] times as many; the oldest goes first.
+//! has takes `store` bytes at most, and all together take `limits.results` at most; the oldest goes first. What is done under
+//! the lock takes one pass over the results at most.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -78,6 +79,17 @@ struct Kept<P, V> {
     entries: VecDeque<Entry<P, V>>,
     /// The ids of those that are gone.
     gone: VecDeque<(String, P, V)>,
+    /// Whether somebody drops what is too old.
+    is_swept: bool,
+}
+
+/// How many bytes may be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Of one principal.
+    pub(crate) of_one: usize,
+    /// Of all principals.
+    pub(crate) of_all: usize,
 }
 
 #[derive(Debug)]
@@ -88,8 +100,6 @@ struct Entry<P, V> {
     held: Arc<Held>,
 }
 
-/// How often `store` all principals may have together.
-const OWNERS: usize = 8;
 /// How many ids are remembered of results that are gone.
 const GONE: usize = 1024;
 /// How much an entry takes beside its bytes.
@@ -97,15 +107,15 @@ const ENTRY: usize = 256;
 
 impl<P, V> Default for Store<P, V> {
     fn default() -> Self {
-        Self(Mutex::new(Kept { entries: VecDeque::new(), gone: VecDeque::new() }))
+        Self(Mutex::new(Kept { entries: VecDeque::new(), gone: VecDeque::new(), is_swept: false }))
     }
 }
 
 impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
     /// Keeps a result, and returns its id; `None` if it is larger than everything that may be kept.
-    pub(crate) fn put(&self, owner: (P, V), held: Held, keep: Duration, most: usize) -> Option<String> {
+    pub(crate) fn put(&self, owner: (P, V), held: Held, keep: Duration, room: Room) -> Option<String> {
         let takes = held.takes() + ENTRY;
-        if takes > most {
+        if takes > room.of_one.min(room.of_all) {
             return None;
         }
         let mut bytes = [0; 10];
@@ -113,12 +123,8 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         let (id, now) = (hex::encode(&bytes), Instant::now());
         let mut kept = lock(&self.0);
         kept.sweep(now);
-        while kept.bytes(|entry| entry.owner.0 == owner.0) + takes > most {
-            kept.drop_first(|entry| entry.owner.0 == owner.0);
-        }
-        while kept.bytes(|_| true) + takes > most.saturating_mul(OWNERS) {
-            kept.drop_first(|_| true);
-        }
+        kept.make_room(takes, room.of_one, |entry| entry.owner.0 == owner.0);
+        kept.make_room(takes, room.of_all, |_| true);
         kept.entries.push_back(Entry { id: id.clone(), owner, ends: now + keep, held: Arc::new(held) });
         Some(id)
     }
@@ -136,35 +142,67 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         Err(if was { Lost::Expired } else { Lost::Unknown })
     }
 
-    /// Drops what is too old.
-    pub(crate) fn sweep(&self) {
-        lock(&self.0).sweep(Instant::now());
+    /// Reports whether somebody has to call [`Store::sweep`] from time to time, and takes the caller for the one who does.
+    pub(crate) fn needs_sweeping(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.0).is_swept, true)
     }
 
-    /// Returns how many results are kept, and how many bytes they take.
+    /// Drops what is too old. Returns when the next result is; `None` if none is left, so that nobody has to sweep any more.
+    pub(crate) fn sweep(&self) -> Option<Instant> {
+        let mut kept = lock(&self.0);
+        kept.sweep(Instant::now());
+        let next = kept.entries.iter().map(|entry| entry.ends).min();
+        kept.is_swept = next.is_some();
+        next
+    }
+
+    /// Returns how many bytes all results take.
+    pub(crate) fn used(&self) -> usize {
+        lock(&self.0).bytes(|_| true)
+    }
+
+    /// Returns how many results are kept.
     #[cfg(test)]
-    pub(super) fn usage(&self) -> (usize, usize) {
-        let kept = lock(&self.0);
-        (kept.entries.len(), kept.bytes(|_| true))
+    pub(super) fn count(&self) -> usize {
+        lock(&self.0).entries.len()
+    }
+}
+
+impl<P, V> Entry<P, V> {
+    fn takes(&self) -> usize {
+        self.held.takes() + ENTRY
     }
 }
 
 impl<P: Clone + Eq, V: Clone + Eq> Kept<P, V> {
     fn bytes(&self, is_it: impl Fn(&Entry<P, V>) -> bool) -> usize {
-        self.entries.iter().filter(|entry| is_it(entry)).map(|entry| entry.held.takes() + ENTRY).sum()
+        self.entries.iter().filter(|entry| is_it(entry)).map(Entry::takes).sum()
     }
 
-    fn drop_first(&mut self, is_it: impl Fn(&Entry<P, V>) -> bool) {
-        let Some(at) = self.entries.iter().position(is_it) else { return };
-        if let Some(entry) = self.entries.remove(at) {
-            self.note(entry);
+    /// Drops the oldest of some entries, so that as many bytes fit in beside them.
+    fn make_room(&mut self, takes: usize, most: usize, is_it: impl Fn(&Entry<P, V>) -> bool) {
+        let mut over = (self.bytes(&is_it) + takes).saturating_sub(most);
+        if over > 0 {
+            self.drop_where(|entry| {
+                let goes = over > 0 && is_it(entry);
+                over = over.saturating_sub(if goes { entry.takes() } else { 0 });
+                goes
+            });
         }
     }
 
     fn sweep(&mut self, now: Instant) {
-        while let Some(at) = self.entries.iter().position(|entry| entry.ends <= now) {
-            if let Some(entry) = self.entries.remove(at) {
+        if self.entries.iter().any(|entry| entry.ends <= now) {
+            self.drop_where(|entry| entry.ends <= now);
+        }
+    }
+
+    fn drop_where(&mut self, mut goes: impl FnMut(&Entry<P, V>) -> bool) {
+        for entry in std::mem::take(&mut self.entries) {
+            if goes(&entry) {
                 self.note(entry);
+            } else {
+                self.entries.push_back(entry);
             }
         }
     }

@@ -6,16 +6,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::Results;
+use crate::config::{ResultLimits, Results, ToolResults};
 use crate::protocol::Raw;
 
 const KEEP: Duration = Duration::from_secs(60);
 const TELL: Tell<'static> = Tell { tool: "read_result", keep: KEEP, takes_links: true };
 
-fn results(limit: usize, preview: usize) -> Results {
+fn results(limit: usize, preview: usize) -> ResultLimits {
     let mut results = Results::default();
     (results.limit, results.preview) = (limit, preview);
-    results
+    results.of_tool(ToolResults::default())
 }
 
 fn definition(schema: &Value) -> Raw {
@@ -23,7 +23,7 @@ fn definition(schema: &Value) -> Raw {
 }
 
 /// Cuts a result, and returns what the client gets, and what is kept.
-fn head(result: &Value, definition: Option<&Raw>, results: &Results) -> Option<(Value, Option<Held>)> {
+fn head(result: &Value, definition: Option<&Raw>, results: &ResultLimits) -> Option<(Value, Option<Held>)> {
     let raw = Raw::from_value(result);
     let mut cut = cut(&raw, definition, results)?;
     let media = cut.take_media();
@@ -65,6 +65,11 @@ fn what_is_small_or_no_plain_result_stays() {
     }
     let tool = json!({ "name": "t", "_meta": { "anthropic/maxResultSizeChars": 6000 } });
     assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &results(100, 100)).is_none());
+    // What the config says of the tool itself holds.
+    let mut own = ToolResults::default();
+    own.limit = Some(100);
+    let limits = Results::default().of_tool(own);
+    assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &limits).is_some());
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn images_over_their_limit_become_links_in_their_place() {
     let text = json!({ "type": "text", "text": "a" });
     let result = json!({ "content": [block("image", 50), text, block("audio", 50), block("image", 8), blob] });
     let mut limits = results(0, 100);
-    limits.image = 8;
+    limits.results.image = 8;
     let (answer, held) = head(&result, None, &limits).unwrap();
     let kinds: Vec<&str> =
         answer["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
@@ -122,7 +127,8 @@ fn lines_are_found_and_long_ones_are_shown_around_each_place() {
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_is_given_to_its_owner_alone_and_for_its_time() {
     let store: Store<&str, u8> = Store::default();
-    let put = |owner, size: usize| store.put(owner, Held::blob("x".repeat(size), None), KEEP, 4096);
+    let room = Room { of_one: 4096, of_all: 32 * 1024 };
+    let put = |owner, size: usize| store.put(owner, Held::blob("x".repeat(size), None), KEEP, room);
     let id = put(("ann", 1), 1000).unwrap();
     assert!(store.get(&("ann", 1), &id).is_ok());
     for (owner, id) in [(("ann", 2), &*id), (("bob", 1), &*id), (("ann", 1), "0")] {
@@ -132,17 +138,31 @@ async fn what_is_kept_is_given_to_its_owner_alone_and_for_its_time() {
     let others: Vec<_> = (0..3).map(|_| put(("ann", 2), 1000).unwrap()).collect();
     assert_eq!(store.get(&("ann", 1), &id).unwrap_err(), Lost::Expired);
     assert!(others.iter().all(|id| store.get(&("ann", 2), id).is_ok()) && put(("ann", 1), 5000).is_none());
-    // Nor do all together take more than so many times as much.
-    let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
-    let many: Store<&str, u8> = Store::default();
-    for name in &names {
-        many.put((name, 0), Held::blob("x".repeat(3000), None), KEEP, 4096).unwrap();
-    }
-    assert!(many.usage().1 <= 8 * 4096 && many.usage().0 == 10, "{:?}", many.usage());
+    // One sweeps, until nothing is left.
+    assert!(store.needs_sweeping() && !store.needs_sweeping());
+    assert_eq!(store.sweep(), Some(tokio::time::Instant::now() + KEEP));
     tokio::time::advance(KEEP).await;
-    store.sweep();
-    assert_eq!(store.usage(), (0, 0));
+    assert_eq!((store.sweep(), store.count(), store.used()), (None, 0, 0));
+    assert!(store.needs_sweeping());
     assert_eq!(store.get(&("ann", 2), &others[0]).unwrap_err(), Lost::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_results_of_all_principals_the_oldest_go() {
+    const ENTRY: usize = 1256;
+    let store: Store<String, u8> = Store::default();
+    let room = Room { of_one: 2 * ENTRY, of_all: 3 * ENTRY };
+    let put =
+        |name: &str, size: usize, room| store.put((name.to_owned(), 0), Held::blob("x".repeat(size), None), KEEP, room);
+    let ids: Vec<String> = ["a", "b", "c"].map(|name| put(name, 1000, room).unwrap()).to_vec();
+    assert_eq!((store.count(), store.used()), (3, 3 * ENTRY), "at the limit all stay");
+    put("d", 1000, room).unwrap();
+    assert_eq!((store.count(), store.used()), (3, 3 * ENTRY));
+    assert_eq!(store.get(&("a".to_owned(), 0), &ids[0]).unwrap_err(), Lost::Expired);
+    assert!(store.get(&("b".to_owned(), 0), &ids[1]).is_ok());
+    // One that is larger than all together may be is not kept, and nothing goes for it.
+    assert!(put("e", 1001, Room { of_one: 9 * ENTRY, of_all: ENTRY }).is_none());
+    assert_eq!(store.count(), 3);
 }
 
 /// A schema of any shape, with keywords that do and do not let values be shorter.

@@ -47,7 +47,7 @@ enum Sent {
 }
 
 /// Members of a schema's root that may say something of its properties, in a way that no edit follows.
-const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+pub(super) const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
 /// Applies settings to a definition; `None` if they leave it as it is.
 ///

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::edit::COMPOSED;
 use super::offer::OfferBuilder;
 use super::part::Part;
 use super::piece::Piece;
@@ -73,25 +74,31 @@ impl Twins {
             }
             known.push(entry);
         }
+        // Of several definitions under one name, the group's tool is the one that most servers have.
+        let mut most: HashMap<&str, &(&str, Pin)> = HashMap::new();
+        for key in &order {
+            let best = most.entry(key.0).or_insert(key);
+            if alike[key].len() > alike[*best].len() {
+                *best = key;
+            }
+        }
         let mut texts = Problems::default();
         let (mut definitions, mut all) = (Vec::new(), HashMap::new());
-        for key in order {
-            let members = &alike[&key];
+        for key in &order {
+            let members = &alike[key];
             if members.len() < 2 {
                 continue;
             }
-            match definition(members, &merge.argument) {
-                Some(definition) => {
+            let made = match most.get(key.0) {
+                Some(best) if *best == key => definition(members, &merge.argument),
+                _ => Err("more servers define it otherwise".to_owned()),
+            };
+            match made {
+                Ok(definition) => {
                     definitions.push(definition);
                     all.insert(key.0, members);
                 }
-                None => texts.add(|| {
-                    format!(
-                        "tool {} of the group {group} stays apart: it has an argument {}",
-                        quoted(key.0),
-                        quoted(&merge.argument)
-                    )
-                }),
+                Err(why) => texts.add(|| format!("tool {} of the group {group} stays apart: {why}", quoted(key.0))),
             }
         }
         let mut builder = OfferBuilder::new(Caps::default(), ParamHeaders::Ignore);
@@ -144,19 +151,27 @@ fn pin(entry: &Entry) -> Pin {
     Pin::of(&entry.definition().with_member("name", b"\"\""), &[])
 }
 
-/// Returns the definition of a tool that stands for these; `None` if they have such an argument already.
-fn definition(members: &[&Entry], argument: &str) -> Option<Value> {
-    let first = members.first()?;
-    let mut definition: Map<String, Value> = first.definition().read().ok()?;
+/// Returns the definition of a tool that stands for these.
+///
+/// # Errors
+/// With the reason why there can be none.
+fn definition(members: &[&Entry], argument: &str) -> Result<Value, String> {
+    let unreadable = || "its definition cannot be read".to_owned();
+    let first = members.first().ok_or_else(unreadable)?;
+    let mut definition: Map<String, Value> = first.definition().read().map_err(|_| unreadable())?;
     definition.insert("name".to_owned(), first.raw_name().into());
-    let schema = definition.get_mut("inputSchema")?.as_object_mut()?;
-    let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
+    let schema = definition.get_mut("inputSchema").and_then(Value::as_object_mut).ok_or_else(unreadable)?;
+    if let Some(composed) = COMPOSED.iter().find(|name| schema.contains_key(**name)) {
+        return Err(format!("its `inputSchema` has `{composed}`"));
+    }
+    let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut().ok_or_else(unreadable)?;
     if properties.contains_key(argument) {
-        return None;
+        return Err(format!("it has an argument {}", quoted(argument)));
     }
     let aliases: Vec<&str> = members.iter().map(|member| member.server().as_str()).collect();
     let about = json!({ "type": "string", "enum": aliases, "description": "Which server is meant" });
     properties.insert(argument.to_owned(), about);
-    schema.entry("required").or_insert_with(|| json!([])).as_array_mut()?.insert(0, argument.into());
-    Some(Value::Object(definition))
+    let required = schema.entry("required").or_insert_with(|| json!([])).as_array_mut().ok_or_else(unreadable)?;
+    required.insert(0, argument.into());
+    Ok(Value::Object(definition))
 }

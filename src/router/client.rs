@@ -134,6 +134,8 @@ pub(super) struct LastView {
     pub(super) view: manager::View,
     /// Whether, by then, every server had listed or its waiting time was over.
     pub(super) settled: bool,
+    /// When it may be another one though nothing has changed: how tools are listed stays for a while only.
+    pub(super) until: Option<Instant>,
 }
 
 /// For each kind of list, the catalog whose list or whose change the client was told of last.

@@ -127,7 +127,7 @@ impl Routes {
     }
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
-        if what == What::Resource && oversized::is_result(name) && oversized::settings(&self.manager, client).is_on() {
+        if what == What::Resource && oversized::is_result(name) && self.manager.cuts_results(&client.who) {
             return Ok(Route::Own(oversized::own(true).clone()));
         }
         let servers = self.manager.callable_by(&client.who);
@@ -143,7 +143,7 @@ impl Routes {
         if let Some(own) = self.own.get() {
             return own;
         }
-        if name == READ_RESULT && oversized::settings(&self.manager, client).limit > 0 {
+        if name == READ_RESULT && self.manager.reads_on_for(&client.who) {
             let is_ours = self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, name).is_none();
             return if is_ours { std::slice::from_ref(oversized::own(false)) } else { &[] };
         }

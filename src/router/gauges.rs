@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde::{Deserialize, Serialize};
 
 use super::clients::Clients;
+use super::oversized::Store;
 use super::parked::Table;
 use super::tasks::Tasks;
 use crate::manager::{Manager, Slots};
@@ -119,6 +120,7 @@ pub(crate) struct Meter {
     pub(super) parked: Arc<Table>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) queues: Queues,
+    pub(super) oversized: Arc<Store>,
     /// The open doors (HTTP listeners).
     pub(super) doors: Mutex<Vec<Weak<dyn Holds>>>,
 }
@@ -200,6 +202,7 @@ impl Meter {
             count("pendingPerServer", of_server, limits.pending_per_server),
             bytes("clientQueues", self.queues.used(), limits.client_queues),
             bytes("clientQueue", clients.queue, limits.client_queue),
+            bytes("results", self.oversized.used(), limits.results),
             count("leases", self.manager.lease_count(), limits.leases),
             count("leasesPerServer", leases, limits.leases_per_server),
             count("rateKeys", self.manager.rates().len(), limits.rate_keys),

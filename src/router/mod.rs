@@ -274,7 +274,7 @@ impl Router {
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
             let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
-            let answered = after.done(&router, &client, answered).await;
+            let answered = after.done(&router, &client, answered, &leg).await;
             observed.finish(answered.as_ref());
             answered.map(|answered| end(finish, &client, &method, answered))
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::background::Background;
 use super::client::Client;
@@ -17,10 +18,9 @@ use super::search;
 use super::through::Through;
 use super::{Mailbox, Router};
 use crate::answered::{Answered, NoResult};
-use crate::config::Results;
 use crate::keep;
 use crate::manager::{Chosen, Manager, Principal};
-use crate::oversized::{self, Held, Lost, Part, SCHEME, Tell, cut, matching, pointed};
+use crate::oversized::{self, Held, Lost, Part, Room, SCHEME, Tell, cut, matching, pointed};
 use crate::protocol::{ErrorObject, Method, ProtocolVersion, Raw, Theirs};
 use crate::registry::Kind;
 use crate::registry::search::READ_RESULT;
@@ -46,7 +46,7 @@ impl After {
         }
         // Another host cuts results as its own config says; a command of ours shows the whole.
         let is_ours = || client.named().0 == Some(env!("CARGO_PKG_NAME"));
-        let cuts = settings(manager, client).is_on() && !is_ours();
+        let cuts = manager.cuts_results(&client.who) && !is_ours();
         let params = routed.request.params.as_ref().filter(|_| cuts);
         Self { through: routed.through.clone(), tool: params.and_then(|params| params.text("name")).map(Into::into) }
     }
@@ -57,57 +57,72 @@ impl After {
     }
 
     /// Returns the answer that the client gets, if any is due.
-    pub(super) async fn done(self, router: &Router, client: &Client, answered: Option<Answered>) -> Option<Answered> {
+    pub(super) async fn done(
+        self,
+        router: &Router,
+        client: &Client,
+        answered: Option<Answered>,
+        leg: &Mailbox,
+    ) -> Option<Answered> {
         let answered = match self.through {
             Some(through) => through.marked(answered?),
             None => answered?,
         };
         Some(match (self.tool, answered) {
-            (Some(tool), Ok(result)) => Ok(Box::pin(cut_for(router, client, &tool, result)).await),
+            (Some(tool), Ok(result)) => {
+                let cut = Box::pin(cut_for(router, client, (&tool, &result), leg.limits().results)).await;
+                if let (Some(_), Some(subject)) = (&cut, leg.subject()) {
+                    subject.was_cut();
+                }
+                Ok(cut.unwrap_or(result))
+            }
             (_, answered) => answered,
         })
     }
 }
 
-/// Cuts a result if it is too large.
-async fn cut_for(router: &Router, client: &Client, tool: &str, result: Raw) -> Raw {
+/// Cuts a result; `None` if it stays as it is. All results that are kept may have `of_all` bytes.
+async fn cut_for(router: &Router, client: &Client, (tool, result): (&str, &Raw), of_all: usize) -> Option<Raw> {
     let Router(inner) = router;
-    let results = settings(&inner.manager, client);
     let view = client.view(&inner.manager);
+    let entry = view.callable.entry(Kind::Tools, tool);
     // What the host's own tools say is never cut.
-    if view.callable.entry(Kind::Tools, tool).is_none() && tool == READ_RESULT {
-        return result;
+    if entry.is_none() && tool == READ_RESULT {
+        return None;
     }
-    let definition = view.callable.entry(Kind::Tools, tool).map(|entry| entry.source_json().clone());
-    let (whole, limits) = (result.clone(), results.clone());
+    let limits = inner.manager.result_limits(&client.who, entry);
+    let results = limits.results.clone();
+    let definition = entry.map(|entry| entry.source_json().clone());
+    let whole = result.clone();
     let cutting = move || cut(&whole, definition.as_ref(), &limits);
-    let cut = if result.as_bytes().len() > LARGE { keep::done(cutting).await } else { cutting() };
-    let Some(mut cut) = cut else { return result };
+    let mut cut = if result.as_bytes().len() > LARGE { keep::done(cutting).await } else { cutting() }?;
     let owner = owner(client);
-    let mut put = |held: Held| inner.oversized.put(owner.clone(), held, results.keep, results.store);
-    let ids: Option<Vec<String>> = cut.take_media().into_iter().map(&mut put).collect();
-    let text = cut.take_text().map(&mut put);
+    let room = Room { of_one: results.store, of_all };
+    let mut put = |held: Held| inner.oversized.put(owner.clone(), held, results.keep, room);
     // What cannot be kept stays whole.
-    let (Some(ids), None | Some(Some(_))) = (ids, &text) else { return result };
-    sweep_after(&inner.oversized, &inner.background, results.keep);
+    let ids: Vec<String> = cut.take_media().into_iter().map(&mut put).collect::<Option<_>>()?;
+    let text = match cut.take_text() {
+        Some(held) => Some(put(held)?),
+        None => None,
+    };
+    sweep(&inner.oversized, &inner.background);
     let takes_links = client.revision() >= ProtocolVersion::V2025_06_18;
     let tell = Tell { tool: READ_RESULT, keep: results.keep, takes_links };
-    cut.answer(&result, text.flatten().as_deref(), &ids, &tell)
+    Some(cut.answer(result, text.as_deref(), &ids, &tell))
 }
 
-/// Returns how much of a result a client gets at once.
-pub(super) fn settings(manager: &Manager, client: &Client) -> Results {
-    let settings = manager.settings();
-    settings.results_of(client.who.view.name.name(&settings)).clone()
-}
+/// How long results may stay in memory beyond their time, if one that was cut later has less time.
+const LATE: Duration = Duration::from_secs(60);
 
-/// Drops what is kept once its time is over, so that it takes no memory while nobody calls.
-fn sweep_after(store: &Arc<Store>, background: &Background, keep: Duration) {
+/// Drops results whose time is over, until none is left, so that they take no memory while nobody calls.
+fn sweep(store: &Arc<Store>, background: &Background) {
+    if !store.needs_sweeping() {
+        return;
+    }
     let store = Arc::downgrade(store);
     background.spawn(async move {
-        tokio::time::sleep(keep).await;
-        if let Some(store) = store.upgrade() {
-            store.sweep();
+        while let Some(next) = store.upgrade().and_then(|store| store.sweep()) {
+            tokio::time::sleep_until(next.min(Instant::now() + LATE)).await;
         }
     });
 }
@@ -214,14 +229,12 @@ impl Wish {
     /// Returns a page of what is wished.
     async fn of(self, router: &Router, client: &Client) -> Result<String, String> {
         let Router(inner) = router;
-        let results = settings(&inner.manager, client);
         let held = inner.oversized.get(&owner(client), &self.id);
-        let held = held.map_err(|lost| gone(&self.id, lost, results.keep))?;
-        let limit = results.limit;
-        keep::done(move || self.page_of(&held, limit)).await
+        let held = held.map_err(|lost| gone(&self.id, lost))?;
+        keep::done(move || self.page_of(&held)).await
     }
 
-    fn page_of(&self, held: &Held, limit: usize) -> Result<String, String> {
+    fn page_of(&self, held: &Held) -> Result<String, String> {
         let Held::Text { text, structured } = held else {
             return Err(format!("`{}` is no text; read the resource {SCHEME}{}", self.id, self.id));
         };
@@ -239,7 +252,7 @@ impl Wish {
                 pointed(whole, pointer).map_err(|why| format!("pointer {}: {why}", Theirs(pointer)))?
             }
         };
-        page(&Part::new(part, limit), self.page, " of these")
+        page(&text.of_part(part), self.page, " of these")
     }
 }
 
@@ -253,11 +266,11 @@ fn page(text: &Part, number: usize, of: &str) -> Result<String, String> {
 }
 
 /// Says why a result is not there.
-fn gone(id: &str, lost: Lost, keep: Duration) -> String {
+fn gone(id: &str, lost: Lost) -> String {
     let id = Theirs(id);
     match lost {
         Lost::Expired => format!(
-            "expired: the result {id} was kept for {keep:?} at most (host.results.keep, host.results.store); call the tool again"
+            "expired: the result {id} is no longer kept (host.results.keep, host.results.store, host.limits.results); call the tool again"
         ),
         Lost::Unknown => format!("no result has the id {id}"),
     }
@@ -288,8 +301,7 @@ impl OwnTool for ReadKept {
                 let error = ErrorObject::invalid_params(format!("resource {}: {why}", Theirs(&uri)));
                 NoResult::from(error.with_data(Raw::from_value(&json!({ "uri": uri }))))
             };
-            let keep = settings(&inner.manager, client).keep;
-            let held = inner.oversized.get(&owner(client), id).map_err(|lost| refuse(gone(id, lost, keep)))?;
+            let held = inner.oversized.get(&owner(client), id).map_err(|lost| refuse(gone(id, lost)))?;
             let content = match &*held {
                 Held::Blob { data, mime } => {
                     let mime = mime.as_deref().unwrap_or("application/octet-stream");

@@ -17,7 +17,7 @@ use crate::answered::Answered;
 use crate::keep;
 use crate::manager::{Lists, Manager};
 use crate::protocol::{Method, Raw, Theirs, meta};
-use crate::registry::search::{CALL, Detail, FIND, Index, READ, described, is_own, merged};
+use crate::registry::search::{CALL, Detail, FIND, Index, READ, described, is_own, merged, structured};
 use crate::registry::{Catalog, Entry, Kind};
 
 /// Turns a call of `call_tool` into the call that it names; leaves every other request as it is.
@@ -170,10 +170,13 @@ impl OwnTool for FindTools {
                     let ranks = ranked(&inner.manager, &index, query, wish.server.as_deref()).await;
                     found(&index, &wish, &ranks)
                 }
-                Wish { server: Some(server), .. } => names_of(&index, server, wish.after.as_deref()),
+                Wish { server: Some(server), .. } => match names_of(&index, server, wish.after.as_deref()) {
+                    Ok(names) => names,
+                    Err(text) => failed(&text),
+                },
                 _ => {
                     let (text, list) = servers(&index);
-                    answer(&text, &json!({ "servers": list }))
+                    answer(&text, &Raw::from_value(&json!({ "servers": list })))
                 }
             })
         })
@@ -187,8 +190,7 @@ struct Wish {
     server: Option<String>,
     names: Vec<String>,
     limit: usize,
-    /// `None` means the whole schema.
-    detail: Option<Detail>,
+    detail: Detail,
     after: Option<String>,
 }
 
@@ -207,9 +209,9 @@ impl Wish {
             },
         };
         let detail = match text("detail", detail)?.as_deref() {
-            None | Some("signature") => Some(Detail::Signature),
-            Some("brief") => Some(Detail::Brief),
-            Some("schema") => None,
+            None | Some("signature") => Detail::Signature,
+            Some("brief") => Detail::Brief,
+            Some("schema") => Detail::Schema,
             Some(_) => return Err(format!("{FIND}: `detail` is not one of brief, signature, schema")),
         };
         let limit = match limit.map(|limit| limit.read::<usize>()) {
@@ -232,10 +234,15 @@ impl Wish {
 
 /// Ranks the tools, with the ranker of the embedding program if there is one.
 async fn ranked(manager: &Manager, index: &Arc<Index>, query: &str, server: Option<&str>) -> Vec<usize> {
-    let own = index.rank(query, server);
+    let (by, query, server) = (index.clone(), query.to_owned(), server.map(str::to_owned));
+    // A word that no tool has is compared with all words of all tools, as many as servers care to say.
+    let (own, query, server) = keep::done(move || {
+        let own = by.rank(&query, server.as_deref());
+        (own, query, server)
+    })
+    .await;
     let Some(ranker) = manager.ranker() else { return own };
-    let (index, query, server) = (index.clone(), query.to_owned(), server.map(str::to_owned));
-    let fallback = own.clone();
+    let (index, fallback) = (index.clone(), own.clone());
     let both = move || {
         let entries = index.entries();
         let other = ranker.rank(&query, entries);
@@ -252,7 +259,7 @@ async fn ranked(manager: &Manager, index: &Arc<Index>, query: &str, server: Opti
 fn found(index: &Index, wish: &Wish, ranks: &[usize]) -> Raw {
     if ranks.is_empty() {
         let text = format!("Nothing fits. Use other words, or look through a server. {}", servers(index).0);
-        return answer(&text, &json!({ "tools": [], "more": 0 }));
+        return answer(&text, &Raw::from_value(&json!({ "tools": [], "more": 0, "note": text })));
     }
     let shown: Vec<&Entry> = ranks.iter().take(wish.limit).filter_map(|at| index.entries().get(*at)).collect();
     told(&shown, wish.detail, ranks.len() - shown.len(), None)
@@ -274,30 +281,45 @@ fn named(index: &Index, wish: &Wish) -> Raw {
 }
 
 /// Describes tools, a line each, or with their schemas.
-fn told(shown: &[&Entry], detail: Option<Detail>, more: usize, notes: Option<&[String]>) -> Raw {
-    let line = |entry: &&Entry| match detail {
-        Some(detail) => described(entry, detail),
-        None => {
-            let schema = entry.source_member("inputSchema");
-            let schema = schema.as_ref().map_or("{}", Raw::as_str);
-            format!("{}\n  inputSchema: {schema}", described(entry, Detail::Brief))
-        }
+fn told(shown: &[&Entry], detail: Detail, more: usize, notes: Option<&[String]>) -> Raw {
+    let schema = |entry: &Entry| {
+        let schema = entry.source_member("inputSchema").filter(|_| detail == Detail::Schema);
+        schema.filter(Raw::is_object)
+    };
+    let line = |entry: &&Entry| match schema(entry) {
+        Some(schema) => format!("{}\n  inputSchema: {}", described(entry, detail), schema.as_str()),
+        None => described(entry, detail),
     };
     let mut lines: Vec<String> = shown.iter().map(line).collect();
     lines.extend(notes.into_iter().flatten().cloned());
     if more > 0 {
         lines.push(format!("{more} more may fit."));
     }
-    let tool = |entry: &&Entry| json!({ "name": entry.name(), "server": entry.server().as_str() });
-    let tools: Vec<Value> = shown.iter().map(tool).collect();
-    answer(&lines.join("\n"), &json!({ "tools": tools, "more": more }))
+    // Some clients give their model this alone, so it says all that the lines say.
+    let tool = |entry: &&Entry| match schema(entry) {
+        Some(schema) => structured(entry, detail).with_member("inputSchema", schema.as_bytes()),
+        None => structured(entry, detail),
+    };
+    let tools: Vec<Raw> = shown.iter().map(tool).collect();
+    let tools: Vec<&str> = tools.iter().map(Raw::as_str).collect();
+    let mut all = Raw::trusted(format!(r#"{{"tools":[{}],"more":{more}}}"#, tools.join(",")).into());
+    if let Some(notes) = notes.filter(|notes| !notes.is_empty()) {
+        all = all.with_member("note", Raw::from_value(&notes.join("\n")).as_bytes());
+    }
+    answer(&lines.join("\n"), &all)
 }
 
 /// Returns the names of a server's tools, a page of them.
-fn names_of(index: &Index, server: &str, after: Option<&str>) -> Raw {
+///
+/// # Errors
+/// With the answer, if none has the name that the page comes after.
+fn names_of(index: &Index, server: &str, after: Option<&str>) -> Result<Raw, String> {
     let mut names = index.entries().iter().filter(|entry| entry.server().as_str() == server).map(Entry::name);
-    if let Some(after) = after {
-        names.by_ref().find(|name| *name == after);
+    if let Some(after) = after
+        && !names.by_ref().any(|name| name == after)
+    {
+        let after = Theirs(after);
+        return Err(format!("{FIND}: {server} has no tool `{after}` now; leave out `after` for its first names"));
     }
     let shown: Vec<&str> = names.by_ref().take(PAGE).collect();
     let more = names.count();
@@ -305,8 +327,8 @@ fn names_of(index: &Index, server: &str, after: Option<&str>) -> Raw {
     if let (Some(last), true) = (shown.last(), more > 0) {
         text += &format!("\n{more} more: go on with after: \"{last}\"");
     }
-    let tools: Vec<Value> = shown.iter().map(|name| json!({ "name": name, "server": server })).collect();
-    answer(&text, &json!({ "tools": tools, "more": more }))
+    let tools: Vec<Value> = shown.iter().map(|name| json!({ "name": name })).collect();
+    Ok(answer(&text, &Raw::from_value(&json!({ "tools": tools, "more": more }))))
 }
 
 /// Returns the servers with the counts of their tools, as a text and as values.
@@ -325,8 +347,9 @@ fn servers(index: &Index) -> (String, Vec<Value>) {
     (text, counts.iter().map(|(alias, count)| json!({ "server": alias, "tools": count })).collect())
 }
 
-fn answer(text: &str, structured: &Value) -> Raw {
-    Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured }))
+fn answer(text: &str, structured: &Raw) -> Raw {
+    let content = Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] }));
+    content.with_member("structuredContent", structured.as_bytes())
 }
 
 pub(super) fn failed(text: &str) -> Raw {

@@ -16,6 +16,7 @@ use super::invite::Invitations;
 use super::list::Listings;
 use super::modern::{Pool, reap};
 use super::news::Herald;
+use super::oversized::Store;
 use super::park::ParkedCalls;
 use super::parked::Table;
 use super::permission::Permissions;
@@ -93,12 +94,14 @@ impl Router {
             open: Default::default(),
         });
         let pool = Arc::new(Pool::new(manager.clone(), clients.clone(), queues.clone()));
+        let oversized: Arc<Store> = Arc::default();
         let meter = Meter {
             manager: manager.clone(),
             clients: clients.clone(),
             parked: table,
             tasks: tasks.clone(),
             queues: queues.clone(),
+            oversized: oversized.clone(),
             doors: Default::default(),
         };
         let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
@@ -119,7 +122,7 @@ impl Router {
             fallbacks,
             tasks,
             listings,
-            oversized: Arc::default(),
+            oversized,
             #[cfg(all(unix, feature = "script"))]
             scripts: Default::default(),
             listens,

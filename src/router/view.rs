@@ -16,12 +16,19 @@ const KEPT: Duration = Duration::from_secs(5 * 60);
 /// How many such catalogs are kept for each client.
 const BEGUN: usize = 4;
 
+impl LastView {
+    /// Reports whether it is what the client sees in this generation.
+    fn is_of(&self, generation: u64) -> bool {
+        self.generation == generation && self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
 impl Client {
     /// Returns what the client sees and may call now.
     pub(crate) fn view(&self, manager: &Manager) -> View {
         let generation = *manager.generation().borrow();
         match self.seen() {
-            Some(seen) if seen.generation == generation => seen.view,
+            Some(seen) if seen.is_of(generation) => seen.view,
             seen => self.look(manager, seen.is_some_and(|seen| seen.settled)),
         }
     }
@@ -30,7 +37,7 @@ impl Client {
     /// enough.
     pub(crate) async fn settled_view(self: &Arc<Self>, manager: &Manager, background: &Background) -> View {
         let generation = *manager.generation().borrow();
-        if let Some(seen) = self.seen().filter(|seen| seen.settled && seen.generation == generation) {
+        if let Some(seen) = self.seen().filter(|seen| seen.settled && seen.is_of(generation)) {
             return seen.view;
         }
         manager.prepare(&self.who_now()).await;
@@ -42,8 +49,9 @@ impl Client {
     pub(super) fn look(&self, manager: &Manager, settled: bool) -> View {
         // This is read first, so that a change while the view is made causes a new view next time.
         let generation = *manager.generation().borrow();
-        let view = manager.view(&self.who_now());
-        self.keep_seen(LastView { generation, view: view.clone(), settled });
+        let who = self.who_now();
+        let view = manager.view(&who);
+        self.keep_seen(LastView { generation, view: view.clone(), settled, until: manager.decided_until(&who) });
         view
     }
 

@@ -1,11 +1,12 @@
-"""Clients that refuse long lists, with 300 tools behind the host, and clients that get large results: by the official SDK for Python.
-See `caps`."""
+"""Clients that refuse long lists, with 300 tools behind the host, and clients that get large results: by the official SDKs. See
+`caps`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import os
 import re
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from mcp.client.stdio import stdio_client
 import tables
 
 HERE = Path(__file__).parent
-BINARY = sys.argv[1]
+BINARY, PACKAGES = sys.argv[1:]
 PATIENCE = 60
 #: What clients say of themselves, and how many tools they take.
 CLIENTS = [("cursor-vscode", 40), ("Visual Studio Code", 128), ("somebody", 128)]
@@ -141,8 +142,29 @@ async def main() -> int:
                 told, holds = repr(error), False
         passed, failed = passed + holds, failed + (not holds)
         print(f"{'ok  ' if holds else 'FAIL'} {way.__name__:13} {'a result that is cut':33} {told}", flush=True)
+    for sdk in "1", "2":
+        with tempfile.TemporaryDirectory() as home:
+            told = await by_typescript(of_tables(Path(home)), sdk)
+        holds = told == "works"
+        passed, failed = passed + holds, failed + (not holds)
+        print(f"{'ok  ' if holds else 'FAIL'} {'TypeScript ' + sdk:13} {'a result that is cut':33} {told}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 0 if failed == 0 else 1
+
+
+async def by_typescript(parameters: StdioServerParameters, sdk: str) -> str:
+    """Does the same as `cut` by an SDK for TypeScript; returns what went wrong."""
+    words = [str(HERE / "cut.mjs"), PACKAGES, sdk, parameters.command, *parameters.args]
+    environment = {**parameters.env, "PATH": os.environ["PATH"]}
+    child = await asyncio.create_subprocess_exec("node", *words, env=environment, stderr=asyncio.subprocess.PIPE)
+    try:
+        _, said = await asyncio.wait_for(child.communicate(), PATIENCE)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+        return f"it takes longer than {PATIENCE} s"
+    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+    return "works" if child.returncode == 0 else " | ".join(lines[:8])
 
 
 def refusal(error: BaseException) -> Refused | None:

@@ -126,7 +126,7 @@ async def main(options: argparse.Namespace) -> int:
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
     if options.direct:
         options.features = [feature for feature in options.features if feature not in HOSTED]
-    report, world, slots = Report(), World(options.binary, options.joined), asyncio.Semaphore(AT_ONCE)
+    report, world, slots = Report(), World(options.binary, options.joined, options.parts), asyncio.Semaphore(AT_ONCE)
     try:
         await world.open()
         if not options.direct:
@@ -165,6 +165,7 @@ if __name__ == "__main__":
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--forget", action="store_true")
     parser.add_argument("--joined", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     parser.add_argument("--down", default=".*")
     parser.add_argument("--up", default=".*")
     parser.add_argument("--features", type=lambda text: text.split(","), default=[])

@@ -22,6 +22,11 @@ from turns import Turns
 from words import KINDS, R25C, Peer, peers
 
 HERE = Path(__file__).resolve().parent
+#: Settings of hosts that list tools of their own beside all others, and look at each result whether it has to be cut.
+PARTS = {
+    "catalog": {"mode": "code", "always": ["*"], "code": {"tools": "all"}},
+    "results": {"limit": "64MiB", "image": "64MiB"},
+}
 
 
 def free_port() -> int:
@@ -33,9 +38,10 @@ def free_port() -> int:
 class World:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, binary: str, joined: bool = False) -> None:
+    def __init__(self, binary: str, joined: bool = False, parts: bool = False) -> None:
         self.binary = binary
         self.joined = joined  # whether clients over stdio join the daemon
+        self.parts = parts  # whether hosts have PARTS
         self.relays: set[str] = set()
         self.control = Control()
         self.turns = Turns()
@@ -89,7 +95,7 @@ class World:
         """Writes a config with long timeouts: on two busy cores, many servers start slowly."""
         file = self.root / f"{name}.json"
         servers = {alias: entry | {"startTimeout": "60s"} for alias, entry in servers.items()}
-        file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"}}))
+        file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"} | (PARTS if self.parts else {})}))
         return file
 
     async def serve(self, config: Path) -> str:

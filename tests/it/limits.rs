@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 54] = [
+const LIMITS: [(&str, &str, &str); 55] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
@@ -53,6 +53,7 @@ const LIMITS: [(&str, &str, &str); 54] = [
     ("restart.maxRetries", "src/upstream/state.rs", "h8_a_crash_loop_that_looks_like_success_ends_in_failed"),
     ("restart.minDelay", "src/upstream/backoff.rs", "h8_delays_double_up_to_a_cap_and_chance_takes_all_of_them"),
     ("serverQueue", "src/transport/tests.rs", "h6_a_child_that_reads_nothing_fills_its_own_queue_alone"),
+    ("results", "src/oversized/tests.rs", "limit_results_of_all_principals_the_oldest_go"),
     ("rules", "src/config/host/policy/read.rs", "limit_rules"),
     ("sessionIdle", "src/downstream/tests/http.rs", "h62_idle_sessions_leave_memory"),
     ("sessionsPerPrincipal", "src/downstream/tests/caps.rs", "h62_one_that_proves_who_it_is_has_a_cap_of_its_own"),

@@ -38,13 +38,27 @@ fn server(name: &str, odd: &str) -> InProcess {
         .tool(tool("taken", "Takes.", json!({ "cluster": {} })), answer(name))
 }
 
+/// A server with one tool, of this description and input schema.
+fn single(name: &str, description: &str, schema: &Value) -> InProcess {
+    let text = name.to_owned();
+    let definition = json!({ "name": "act", "description": description, "inputSchema": schema });
+    InProcess::new(name, "1").tool(definition.into(), move |_| {
+        let result = json!({ "content": [{ "type": "text", "text": text }] });
+        Box::pin(async move { Ok(result.into()) })
+    })
+}
+
 async fn start(count: usize, host: &Value) -> (Host, SocketAddr) {
     let mut builder = Host::builder().config(config(host));
     for number in 0..count {
         let name = format!("k8s-{number}");
         builder = builder.in_process(&name, server(&name, if number == 0 { "Odd." } else { "Even." }));
     }
-    let host = builder.in_process("other", server("other", "Even.")).start().await.unwrap();
+    serve(builder.in_process("other", server("other", "Even."))).await
+}
+
+async fn serve(builder: mcp_host::HostBuilder) -> (Host, SocketAddr) {
+    let host = builder.start().await.unwrap();
     host.settled().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = listener.local_addr().unwrap();
@@ -156,5 +170,39 @@ async fn a_search_finds_equal_tools_once() {
     let inner = json!({ "name": "k8s__get", "arguments": { "cluster": "k8s-1" } });
     let pods = call(&mut client, "call_tool", inner).await;
     assert_eq!((text(&pods), &pods["_meta"]["mcp-host/tool"]), ("k8s-1 {}", &json!("k8s-1__get")));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn of_several_definitions_under_one_name_the_most_common_one_is_the_groups() {
+    let plain = json!({ "type": "object" });
+    let mut builder = Host::builder().config(config(&merge()));
+    for (number, description) in ["Old.", "Old.", "New.", "New.", "New."].into_iter().enumerate() {
+        let name = format!("k8s-{number}");
+        builder = builder.in_process(&name, single(&name, description, &plain));
+    }
+    let (host, to) = serve(builder).await;
+    let mut client = Client::enter(&host, to, Transport::Http, "2025-11-25", "").await;
+    let tools = listed(&mut client).await;
+    assert_eq!(names(&tools), ["k8s-0__act", "k8s-1__act", "k8s__act"]);
+    let act = tools.iter().find(|tool| tool["name"] == "k8s__act").unwrap();
+    assert_eq!(act["description"], "New.");
+    assert_eq!(act["inputSchema"]["properties"]["cluster"]["enum"], json!(["k8s-2", "k8s-3", "k8s-4"]));
+    for cluster in ["k8s-2", "k8s-3", "k8s-4"] {
+        assert_eq!(text(&call(&mut client, "k8s__act", json!({ "cluster": cluster })).await), cluster);
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_schema_that_no_argument_can_be_added_to_stays_apart() {
+    let closed = json!({ "type": "object", "allOf": [{ "properties": {}, "additionalProperties": false }] });
+    let mut builder = Host::builder().config(config(&merge()));
+    for name in ["k8s-0", "k8s-1"] {
+        builder = builder.in_process(name, single(name, "Acts.", &closed));
+    }
+    let (host, to) = serve(builder).await;
+    let mut client = Client::enter(&host, to, Transport::Http, "2025-11-25", "").await;
+    assert_eq!(names(&listed(&mut client).await), ["k8s-0__act", "k8s-1__act"]);
     host.shutdown().await;
 }

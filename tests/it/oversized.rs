@@ -243,3 +243,55 @@ async fn read_result_is_listed_where_there_is_a_limit() {
         host.shutdown().await;
     }
 }
+
+#[tokio::test]
+async fn a_tool_may_have_limits_of_its_own() {
+    let tools = json!({
+        "big__text": { "results": { "limit": "2KiB", "preview": "100B" } },
+        "big__im*": { "results": { "image": "1KiB" } },
+    });
+    let (host, to) = start(&json!({ "view": "v", "views": { "v": { "tools": tools } } })).await;
+    for (transport, revision) in EACH {
+        let mut client = Client::enter(&host, to, transport, revision, "").await;
+        let answer = client.ask("tools/list", json!({})).await;
+        assert!(answer.to_string().contains(r#""name":"read_result""#), "{revision}: {answer}");
+        let head = call(&mut client, "big__text", json!({})).await;
+        assert!(text(&head).len() <= 100 && lines().starts_with(text(&head)), "{revision}: {head}");
+        let id = head["_meta"]["mcp-host/cut"]["id"].clone();
+        // What is found has pages of the tool's own limit.
+        let found = call(&mut client, "read_result", json!({ "id": id, "match": "row" })).await;
+        let (page, more) = text(&found).split_once("\n[mcp-host: page 1 of").unwrap();
+        assert!((1025..=2048).contains(&page.len()) && more.contains("go on with page 2"), "{found}");
+        let (rows, whole) = (call(&mut client, "big__rows", json!({})).await, rows().to_string());
+        assert!(rows["_meta"].get("mcp-host/cut").is_none() && text(&rows) == whole, "{rows}");
+        let image = call(&mut client, "big__image", json!({})).await;
+        assert!(!image.to_string().contains("AAAA") && image.to_string().contains("mcp-host+result://"), "{image}");
+    }
+    host.shutdown().await;
+
+    let tools = json!({ "big__text": { "results": { "limit": "0B" } } });
+    let view = json!({ "results": { "limit": "2KiB" }, "tools": tools });
+    let (host, to) = start(&json!({ "view": "v", "views": { "v": view } })).await;
+    let mut client = Client::enter(&host, to, Transport::Http, "2025-11-25", "").await;
+    assert_eq!(text(&call(&mut client, "big__text", json!({})).await), lines());
+    assert!(call(&mut client, "big__rows", json!({})).await["_meta"]["mcp-host/cut"].is_object());
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_audit_says_which_results_were_cut() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("audit.jsonl");
+    let mut settings = limits();
+    settings["audit"] = json!({ "file": file });
+    let (host, to) = start(&settings).await;
+    let mut client = Client::enter(&host, to, Transport::Pipe, "2025-11-25", "").await;
+    for name in ["big__text", "big__small", "big__image"] {
+        call(&mut client, name, json!({})).await;
+    }
+    host.shutdown().await;
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: Vec<Value> = lines.map(|line| json!([line["target"], line["cut"]])).collect();
+    assert_eq!(json!(told), json!([["text", true], ["small", null], ["image", true]]), "{text}");
+}

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 use mcp_host::config::{Config, Syntax, Vars, parse_str};
@@ -35,6 +36,8 @@ struct Seen {
     came: Notify,
     /// The call of `wait` was dropped.
     gone: Notify,
+    /// How many calls of `wait` came.
+    waits: AtomicUsize,
 }
 
 /// A server whose tools answer with structured content, JSON, text, or an error, or wait for ever.
@@ -64,6 +67,7 @@ fn server(seen: &Arc<Seen>) -> InProcess {
                     }
                 }
                 let _gone = Gone(seen.clone());
+                seen.waits.fetch_add(1, Ordering::Relaxed);
                 seen.came.notify_one();
                 std::future::pending().await
             })
@@ -130,8 +134,9 @@ async fn a_script_calls_tools_and_returns_what_matters() {
         let params = json!({ "name": "run_script", "arguments": { "script": script, "input": [7] } });
         let result = client.ask("tools/call", params).await["result"].clone();
         let value = json!({ "sum": 12, "said": "hello", "input": [7] });
-        assert_eq!(result["structuredContent"], value, "{result}");
-        assert_eq!(texts(&result)[1], r#"doubled 3 {"a":1}"#);
+        let log = r#"doubled 3 {"a":1}"#;
+        assert_eq!(texts(&result)[1], log);
+        assert_eq!(result["structuredContent"], json!({ "value": value, "log": log }), "{result}");
         assert_eq!(serde_json::from_str::<Value>(texts(&result)[0]).unwrap(), value);
         for (script, text) in [
             ("return 'text'", "\"text\""),
@@ -143,7 +148,9 @@ async fn a_script_calls_tools_and_returns_what_matters() {
             ("let n = 0; call('s__say').then(() => { console.log('late') }); return n", "0"),
         ] {
             let result = run(&mut client, script).await;
-            assert_eq!((texts(&result)[0], &result["structuredContent"]), (text, &Value::Null), "{script}: {result}");
+            let value: Value = serde_json::from_str(text).unwrap();
+            let told = (texts(&result)[0], &result["structuredContent"]["value"]);
+            assert_eq!(told, (text, &value), "{script}: {result}");
         }
     }
     stage.host.shutdown().await;
@@ -187,6 +194,10 @@ async fn mistakes_in_a_script_are_told_with_their_line() {
         ("console.log('before');\nthrow new Error('done');", "Error at line 2: done"),
         ("throw 'text'", "Error: text"),
         ("const a = {}; a.a = a; return a", "TypeError: circular reference"),
+        (
+            "let a = {}; for (let i = 0; i < 126; i++) a = { a }; return a",
+            "it returned a value that is nested too deeply: return a flatter one",
+        ),
         ("return call(1)", "TypeError at line 1: call: the name of the tool is not a string"),
         ("return call('s__say', [])", "TypeError at line 1: call: the arguments of s__say are not an object"),
     ] {
@@ -196,6 +207,8 @@ async fn mistakes_in_a_script_are_told_with_their_line() {
         let start = text.split(": ").next().unwrap();
         assert!(told.starts_with(&format!("run_script: {start}")) && told.ends_with(end), "{script}: {told}");
     }
+    let deep = run(&mut client, "let a = {}; for (let i = 0; i < 100; i++) a = { a }; return a").await;
+    assert!(deep["structuredContent"]["value"]["a"].is_object(), "{deep}");
     let result = run(&mut client, "console.log('before');\nthrow new Error('done');").await;
     assert_eq!(texts(&result)[1], "before");
     for (arguments, text) in [
@@ -225,6 +238,19 @@ async fn a_script_that_takes_too_long_ends_with_its_calls() {
             stage.seen.gone.notified().await;
         }
     }
+    stage.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn so_many_calls_of_a_script_run_at_once_and_the_others_wait() {
+    let stage = Stage::new(json!({ "tools": "all", "time": "2s", "parallel": 2 })).await;
+    let mut client = stage.client(EACH[0]).await;
+    let result = run(&mut client, "await Promise.all([1, 2, 3, 4].map(() => call('s__wait')))").await;
+    assert!(wrong(&result).contains("host.catalog.code.time"), "{result}");
+    // On a slow machine, it may not have come to its calls.
+    assert!(stage.seen.waits.load(Ordering::Relaxed) <= 2);
+    let script = "return (await Promise.all([1, 2, 3, 4].map((n) => call('s__double', { n })))).map(({ n }) => n)";
+    assert_eq!(texts(&run(&mut client, script).await), ["[2,4,6,8]"]);
     stage.host.shutdown().await;
 }
 

@@ -110,6 +110,8 @@ keys! {
         views: positive_count -> usize = 64,
         /// The number of rules (`host.policy.rules`).
         rules: positive_count -> usize = 1000,
+        /// The size of all results that were cut and can be read on, of all principals (`host.results`).
+        results: positive_size -> usize = 256 * MIB,
         /// The size of all lists of servers that are kept for the next start (`STATE/offers`).
         offers: positive_size -> usize = 32 * MIB,
         /// The number of calls that are kept for `mcp-host calls`; their arguments never are.

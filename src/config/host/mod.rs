@@ -47,6 +47,7 @@ pub use self::otel::{Otel, Sample};
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
 pub use self::registry::Registry;
+pub(crate) use self::results::ResultLimits;
 pub use self::results::Results;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 pub(crate) use self::views::ALL as ALL_VIEW;

@@ -6,6 +6,7 @@ use super::HostSettings;
 use crate::config::fields::Field;
 use crate::config::keys::keys;
 use crate::config::report::Report;
+use crate::config::tools::ToolResults;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -32,13 +33,33 @@ keys! {
         preview: positive_size -> usize = 2 * KIB,
         /// How long the rest can be read.
         keep: positive_time -> Duration = Duration::from_secs(600),
-        /// How many bytes are kept for one principal. Beyond that, its oldest go first. All principals together have eight
-        /// times as many.
+        /// How many bytes are kept for one principal. Beyond that, its oldest go first. All principals together have
+        /// `limits.results`.
         store: positive_size -> usize = 64 * MIB,
     }
 }
 
+/// How much of the results of one tool a client gets at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ResultLimits {
+    pub(crate) results: Results,
+    /// Whether the config says `limit` of this tool. Then the tool cannot raise it.
+    pub(crate) is_of_tool: bool,
+}
+
 impl Results {
+    /// Returns the limits of a tool of which this much is said.
+    pub(crate) fn of_tool(&self, tool: ToolResults) -> ResultLimits {
+        let results = Self {
+            limit: tool.limit.unwrap_or(self.limit),
+            image: tool.image.unwrap_or(self.image),
+            preview: tool.preview.unwrap_or(self.preview),
+            keep: tool.keep.unwrap_or(self.keep),
+            store: self.store,
+        };
+        ResultLimits { results, is_of_tool: tool.limit.is_some() }
+    }
+
     /// Reports whether any result can be cut.
     pub(crate) fn is_on(&self) -> bool {
         self.limit > 0 || self.image > 0

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::super::entry::Entry;
-use crate::protocol::{Raw, object};
+use crate::protocol::{Raw, Theirs, object};
 
 /// How much of a description counts, in bytes.
 const DESCRIPTION: usize = 4096;
@@ -15,6 +15,8 @@ const ARGUMENTS: usize = 64;
 const SHOWN: usize = 8;
 /// How many characters of a first sentence a line shows.
 const SENTENCE: usize = 110;
+/// How many characters of the name of an argument, and of its type, a line shows.
+const WORD: usize = 64;
 
 /// How much is told of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(crate) enum Detail {
     Brief,
     /// The arguments as well.
     Signature,
+    /// Its name and its whole description, beside its input schema.
+    Schema,
 }
 
 /// Returns the texts of a tool that are searched, each with the index of its field.
@@ -54,22 +58,35 @@ pub(crate) fn fields(entry: &Entry) -> Vec<(usize, String)> {
 
 /// Returns one line about a tool: `github__search(q: string, limit?: int) - First sentence.`
 pub(crate) fn described(entry: &Entry, detail: Detail) -> String {
-    let definition = &entry.source().json;
-    let mut line = entry.name().to_owned();
-    if detail == Detail::Signature {
-        line += &signature(definition);
-    }
-    let description = definition.text("description").unwrap_or_default();
-    let (first, _) = sentence(cut(&description, DESCRIPTION));
-    let first: String = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    if !first.is_empty() {
+    let (signature, about) = parts(entry, detail);
+    let mut line = format!("{}{signature}", entry.name());
+    if !about.is_empty() {
         line += " - ";
-        line.extend(first.chars().take(SENTENCE));
-        if first.chars().count() > SENTENCE {
-            line.push('…');
-        }
+        line += &about;
     }
     line
+}
+
+/// Returns the same as an object, for clients that give their model nothing but `structuredContent`.
+pub(crate) fn structured(entry: &Entry, detail: Detail) -> Raw {
+    let (arguments, about) = parts(entry, detail);
+    let members = [("name", entry.name()), ("arguments", &*arguments), ("about", &*about)];
+    let given = members.into_iter().filter(|(_, text)| !text.is_empty());
+    given.fold(Raw::empty_object(), |tool, (name, text)| tool.with_member(name, Raw::from_value(text).as_bytes()))
+}
+
+/// Returns the arguments of a tool, if they are wanted, and its purpose.
+fn parts(entry: &Entry, detail: Detail) -> (String, String) {
+    let definition = &entry.source().json;
+    let signature = if detail == Detail::Signature { signature(definition) } else { String::new() };
+    let description = definition.text("description").unwrap_or_default();
+    let description = cut(&description, DESCRIPTION);
+    let about = if detail == Detail::Schema { description } else { sentence(description).0 };
+    let about: String = about.split_whitespace().collect::<Vec<_>>().join(" ");
+    match about.char_indices().nth(SENTENCE).filter(|_| detail != Detail::Schema) {
+        Some((end, _)) => (signature, format!("{}…", &about[..end])),
+        None => (signature, about),
+    }
 }
 
 /// Returns the arguments, required ones first.
@@ -80,10 +97,10 @@ fn signature(definition: &Raw) -> String {
     let mut count = 0_usize;
     properties(&schema, |name, property| {
         count += 1;
-        let kind = kind(&Raw::part(schema.bytes(), property));
+        let (kind, argument) = (shown(&kind(&Raw::part(schema.bytes(), property))), shown(name));
         match required.iter().any(|other| other == name) {
-            true => first.push(format!("{name}: {kind}")),
-            false => then.push(format!("{name}?: {kind}")),
+            true => first.push(format!("{argument}: {kind}")),
+            false => then.push(format!("{argument}?: {kind}")),
         }
     });
     // Whoever calls the tool has to know what is required.
@@ -93,6 +110,14 @@ fn signature(definition: &Raw) -> String {
     let more = (left_out > 0).then(|| "…".to_owned());
     let all: Vec<String> = first.into_iter().chain(then).chain(more).collect();
     format!("({})", all.join(", "))
+}
+
+/// Returns a word of a server as part of one line: no server can begin another line, or make one that is endless.
+fn shown(word: &str) -> String {
+    match word.char_indices().nth(WORD) {
+        Some((end, _)) => format!("{}…", Theirs(&word[..end])),
+        None => Theirs(word).to_string(),
+    }
 }
 
 /// Returns a short word for the type of an argument.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use super::words::{self, is_cjk};
 
 /// An English word, then the words for it.
-const WORDS: [&str; 75] = [
+const WORDS: [&str; 98] = [
     "create erstellen anlegen erzeugen crear creer créer criar creare создать создай 创建 新建 作成 생성 만들",
     "delete löschen entfernen eliminar borrar supprimer effacer excluir apagar eliminare cancellare удалить удали 删除 移除 削除 삭제",
     "list auflisten liste anzeigen listar lister elencare elenco lista список перечислить показать 列出 列表 一覧 목록",
@@ -56,7 +56,7 @@ const WORDS: [&str; 75] = [
     "group gruppe grupo groupe gruppo группа группу 组 グル 그룹",
     "role rolle rol rôle papel ruolo роль 角色 役割 역할",
     "permission berechtigung rechte permiso permisos autorisation permissão permesso права разрешение 权限 権限 권한",
-    "password passwort kennwort contraseña senha пароль 密码 パス 비밀",
+    "password passwort kennwort contraseña senha пароль 密码 パス 비밀 passwörter",
     "key schlüssel clave llave clé chave chiave ключ 密钥 键",
     "image bild bilder imagen imágenes image imagem immagine изображение картинка 图片 图像 画像 이미",
     "chart diagramm gráfico grafik graphique grafico график диаграмма диаграмму 图表 グラ 차트",
@@ -69,7 +69,7 @@ const WORDS: [&str; 75] = [
     "address adresse dirección endereço indirizzo адрес 地址 住所 주소",
     "distance entfernung distancia distance distância distanza расстояние 距离 距離 거리",
     "route weg strecke ruta itinéraire rota percorso маршрут 路线 経路 경로",
-    "page seite página página page pagina страница страницу 页面 网页 ペー 페이",
+    "page seite página page pagina страница страницу 页面 网页 ペー 페이",
     "browser navegador navigateur браузер 浏览器 ブラ",
     "screenshot bildschirmfoto captura capture скриншот снимок 截图 截屏 スク 스크",
     "button knopf schaltfläche botón bouton botão pulsante кнопка 按钮 ボタ 버튼",
@@ -85,6 +85,29 @@ const WORDS: [&str; 75] = [
     "log protokoll protokolle registros journal journaux журнал логи 日志 ログ 로그",
     "price preis preise precio precios prix preço prezzo цена цены 价格 価格 가격",
     "note notiz notizen nota notas note заметка заметку 笔记 ノー 메모",
+    "insert einfügen insertar insérer inserir inserire вставить 插入 挿入 삽입",
+    "column spalte spalten columna columnas colonne colonnes coluna colonna столбец колонку 列名 カラ 컬럼",
+    "row zeile zeilen fila filas ligne lignes linha riga строка строку 行目",
+    "window fenster ventana fenêtre janela finestra окно 窗口 ウィ",
+    "error fehler error errores erreur erreurs erro errore ошибка ошибки 错误 エラ 오류",
+    "version versión versão versione версия версию 版本 バー 버전",
+    "project projekt proyecto projet projeto progetto проект проекты 项目 プロ 프로",
+    "comment kommentar kommentare comentario comentarios commentaire commentaires comentário commento комментарий 评论 コメ 댓글",
+    "task aufgabe aufgaben tarea tareas tâche tâches tarefa attività задачу 任务 タス 작업",
+    "event termin termine evento eventos événement rendez-vous событие 日程 予定 일정",
+    "mail email correo courriel posta почта письмо 邮件 メー 메일",
+    "calendar kalender calendario calendrier calendário календарь 日历 カレ 달력",
+    "link verknüpfung enlace enlaces lien liens collegamento ссылка 链接 リン 링크",
+    "new neu neue neuen nuevo nueva nouveau nouvelle novo nova nuovo новый новую 新的 新し 새로",
+    "cost kosten coste costo coût custo стоимость 费用 費用 비용",
+    "weather wetter clima météo tempo погода 天气 天気 날씨",
+    "server server servidor serveur сервер 服务器 サー 서버",
+    "container behälter contenedor conteneur контейнер 容器 コン 컨테",
+    "status zustand estado état stato статус 状态 状態 상태",
+    "history verlauf historial historique histórico cronologia история 历史 履歴 기록",
+    "tag schlagwort etiqueta étiquette тег 标签 タグ 태그",
+    "field feld felder campo campos champ champs поле 字段 項目 필드",
+    "size größe tamaño taille tamanho dimensione размер 大小 サイ 크기",
 ];
 
 /// Returns the English words, as stems, that a word of another language means, given by its stem.

@@ -2,7 +2,8 @@
 //!
 //! In: the entries of a catalog, and a query. Out: the entries that fit, best first. The ranking is BM25F over six fields.
 //! A word of the query also finds words that tools use alike (`alike.rs`), the English words for it (`languages.rs`), and words
-//! that are spelled nearly so, at lower weights: all of them count as one word. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
+//! that are spelled nearly so, at lower weights. Of these meanings, the one that counts most in a tool counts there, and the
+//! others a fifth. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
 
 mod alike;
 mod describe;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use describe::cut;
-pub(crate) use describe::{Detail, described, fields};
+pub(crate) use describe::{Detail, described, fields, structured};
 pub(crate) use words::is_cjk;
 
 use super::entry::Entry;
@@ -40,11 +41,11 @@ const FIELDS: [(f32, f32); 6] = [
     // The name.
     (2.0, 0.4),
     // The first sentence of the description.
-    (1.0, 0.5),
+    (1.5, 0.5),
     // The server's alias.
     (0.8, 0.0),
     // The rest of the description.
-    (0.5, 0.75),
+    (0.3, 0.75),
     // The names of the arguments.
     (0.3, 0.75),
     // What is said of the arguments.
@@ -54,12 +55,17 @@ const FIELDS: [(f32, f32); 6] = [
 /// How fast more of the same word stops counting.
 const SATURATION: f32 = 1.2;
 /// What a word counts that is used alike, and one that is spelled nearly so. A word in another language counts as the English one.
-const ALIKE: f32 = 0.5;
+const ALIKE: f32 = 0.7;
 const NEARLY: f32 = 0.6;
+/// What the other meanings of a word count in a tool, beside the one that counts most.
+const OTHERS: f32 = 0.2;
 /// What a query counts that is the name of a tool.
 const NAMED: f32 = 1000.0;
 /// The most words of a query that count.
 const WORDS: usize = 64;
+/// The most words that count of what is said of a tool, so that no server makes the index large. Of 426 tools of real servers,
+/// the longest has 646.
+const SAID: usize = 1024;
 /// The most bytes of a name that are compared with other names.
 const LONGEST: usize = 256;
 /// How much the ranks of another ranker are smoothed.
@@ -109,9 +115,13 @@ impl Index {
         let mut counts: HashMap<Box<str>, Vec<(u32, [u16; 6])>> = HashMap::new();
         let mut lengths = Vec::with_capacity(entries.len());
         for (at, entry) in (0..).zip(&entries) {
-            let mut length = [0_u16; 6];
+            let (mut length, mut count) = ([0_u16; 6], 0);
             for (field, text) in fields(entry) {
                 words::words(&text, |word| {
+                    count += 1;
+                    if count > SAID {
+                        return;
+                    }
                     length[field] = length[field].saturating_add(1);
                     let places = match counts.get_mut(word) {
                         Some(places) => places,
@@ -194,22 +204,25 @@ impl Index {
     fn scores(&self, words: &[String]) -> Vec<f32> {
         let all = self.entries.len();
         let (mut scores, mut matched) = (vec![0.0_f32; all], vec![0_u8; all]);
-        // How much a word counts in each tool, and where it counts at all.
-        let (mut counts, mut places) = (vec![0.0_f32; all], Vec::new());
+        // What the meanings of a word count in each tool: the best of them, and all. And which tools have any.
+        let (mut counts, mut places) = (vec![(0.0_f32, 0.0_f32); all], Vec::new());
         for word in words {
             for (meant, weight) in self.meant(word) {
-                for (at, of) in self.postings.get(meant).into_iter().flatten() {
-                    let count = &mut counts[*at as usize];
-                    if *count == 0.0 {
+                let having = self.postings.get(meant).map_or(&[][..], Vec::as_slice);
+                // Each meaning has a rarity of its own, so that a rare word loses nothing to common ones that are used alike.
+                let weight = weight * rarity(all, having.len());
+                for (at, of) in having {
+                    let (best, sum) = &mut counts[*at as usize];
+                    if *sum == 0.0 {
                         places.push(*at as usize);
                     }
-                    *count += weight * of;
+                    let count = weight * of * (SATURATION + 1.0) / (of + SATURATION);
+                    (*best, *sum) = (best.max(count), *sum + count);
                 }
             }
-            let rarity = rarity(all, places.len());
             for at in places.drain(..) {
-                let of = std::mem::take(&mut counts[at]);
-                scores[at] += rarity * of * (SATURATION + 1.0) / (of + SATURATION);
+                let (best, sum) = std::mem::take(&mut counts[at]);
+                scores[at] += best + OTHERS * (sum - best);
                 matched[at] += 1;
             }
         }

@@ -84,13 +84,19 @@ pub(super) fn answer(end: &End, log: &Log, code: &Code) -> Raw {
         }
         end => return failed(&of_limit(end, code), None, log),
     };
-    let mut content = vec![json!({ "type": "text", "text": value.get() })];
-    content.extend(log.shown().map(|log| json!({ "type": "text", "text": log })));
-    let result = Raw::from_value(&json!({ "content": content }));
-    match value.get().starts_with('{') {
-        true => result.with_member("structuredContent", value.get().as_bytes()),
-        false => result,
+    // It stands three levels deep in a message, and readers of messages take only so many levels.
+    if Raw::parse(&format!("[[[{}]]]", value.get()).into()).is_err() {
+        return failed("it returned a value that is nested too deeply: return a flatter one", None, log);
     }
+    let log = log.shown();
+    let mut content = vec![json!({ "type": "text", "text": value.get() })];
+    content.extend(log.iter().map(|log| json!({ "type": "text", "text": log })));
+    // Some clients give their model this alone. Others make it of the text if it is missing, and fail if that is no object.
+    let mut structured = Raw::empty_object().with_member("value", value.get().as_bytes());
+    if let Some(log) = log {
+        structured = structured.with_member("log", Raw::from_value(&log).as_bytes());
+    }
+    Raw::from_value(&json!({ "content": content })).with_member("structuredContent", structured.as_bytes())
 }
 
 fn failed(text: &str, kind: Option<&str>, log: &Log) -> Raw {

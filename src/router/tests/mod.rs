@@ -26,6 +26,7 @@ mod leaks;
 #[cfg(feature = "server")]
 mod levels;
 mod limits;
+mod listed;
 mod losses;
 mod mailbox;
 mod marks;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::support::*;
-use crate::config::{Argument, Config, Per, Rate, ToolRules, ToolSettings, Validate, View};
+use crate::config::{Argument, Config, Per, Rate, ToolResults, ToolRules, ToolSettings, Validate, View};
 use crate::in_process::InProcess;
 use crate::manager::{Chosen, Identity, Principal, Viewed};
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw};
@@ -173,4 +173,22 @@ async fn arguments_are_checked_as_the_client_sees_them() {
     let refused = called(&stage, &ann, "other", &json!({ "more": 1 })).await;
     assert_eq!(kind(&refused), "invalid_arguments");
     assert!(!refused.to_string().contains("set"), "a preset is nobody's business: {refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_says_before_the_server_how_much_of_a_result_comes_at_once() {
+    let limited = |limit| {
+        let results = ToolResults { limit: Some(limit), preview: Some(50), ..ToolResults::default() };
+        ToolSettings { results, ..ToolSettings::default() }
+    };
+    let stage = staged(ToolRules::default().with("*", limited(100)), only("slow", limited(0)), |_| {});
+    let (whole, review) = (come(&stage, "ann", Chosen::All).await, come(&stage, "ann", Chosen::named("review")).await);
+    let words = json!({ "text": "many words ".repeat(20) });
+    for (client, tool, is_cut) in
+        [(&whole, "slow", true), (&whole, "other", true), (&review, "slow", false), (&review, "other", true)]
+    {
+        let answer = called(&stage, client, tool, &words).await;
+        assert_eq!(answer["_meta"]["mcp-host/cut"].is_object(), is_cut, "{tool}: {answer}");
+        assert_eq!(answer["structuredContent"]["got"] == words, !is_cut, "{tool}: {answer}");
+    }
 }

@@ -239,7 +239,8 @@ def by_script(report: Report, site: Site, agent: Agent, entry: Entry, label: str
     """Does one run in code mode: finds the tool, has it described, calls it, and calls it twice by a script."""
     label, word = f"agents: {agent.name}, {label}", site.word
     steps = (
-        Step("find_tools", {"query": "write a word down"}, "tally__note("),
+        # Some agents give their model the lines, others the structured content.
+        Step("find_tools", {"query": "write a word down"}, "(word: string)"),
         Step("find_tools", {"names": ["tally__note"], "detail": "schema"}, "Use this whenever a word is to be noted"),
         Step("call_tool", {"name": "tally__note", "arguments": {"word": word}}, f"noted {word}"),
         Step("run_script", {"script": SCRIPT, "input": {"word": word}}, f"noted {word}-a, noted {word}-b"),

@@ -261,6 +261,9 @@ impl Person {
         self.world.tale.begin(&mark, server, method == Method::ToolsCall && key.is_none());
         let name = format!("{server}__{tool}");
         let mut params = json!({ "name": name, "arguments": { "mark": key.unwrap_or(&mark) } });
+        if method == Method::ToolsCall && self.world.searches() && self.world.chance_of(&mark, 1050).one_in(2) {
+            params = json!({ "name": "call_tool", "arguments": params });
+        }
         let chance = self.world.chance_of(&mark, 1000);
         let takes_back = (fickle && chance.one_in(5)).then(|| Duration::from_millis(chance.below(4000)));
         let takes_back = async {

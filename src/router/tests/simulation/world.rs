@@ -19,7 +19,7 @@ use super::pinned;
 use super::server::{Life, Shape};
 use super::tale::Tale;
 use super::told::Feed;
-use crate::config::{self, Config, OnLimit, Per, Rate, Sharing, Stdio, Transport};
+use crate::config::{self, CatalogMode, Config, OnLimit, Per, Rate, Sharing, Stdio, Transport};
 use crate::manager::Manager;
 use crate::protocol::{Message, Method, ProtocolVersion, Raw};
 use crate::router::{Mailbox, Router};
@@ -143,6 +143,11 @@ impl World {
         !self.has_greed() && self.chance_of("pins", 0).one_in(2)
     }
 
+    /// Reports whether its clients are listed the tools that find and call the others.
+    pub(super) fn searches(&self) -> bool {
+        self.chance_of("search", 0).one_in(2)
+    }
+
     /// Returns the randomness for this name and number.
     pub(super) fn chance_of(&self, name: &str, number: u64) -> Chance {
         let word = name.bytes().fold(number, |word, byte| word.wrapping_mul(257).wrapping_add(u64::from(byte)));
@@ -263,6 +268,9 @@ impl World {
         guarded::rules(&mut config);
         if self.has_pins() {
             pinned::settings(&mut config);
+        }
+        if self.searches() {
+            config.host.catalog.mode = CatalogMode::Search;
         }
         let limits = &mut config.host.limits;
         limits.answer = Duration::from_secs(20);
