@@ -375,9 +375,12 @@ fn guide_and_ci_agree() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let told = ["README.md", "docs/testing.md"].map(read).concat();
     let ci = read(".ci/run");
-    let worlds = "MCP_HOST_SIM_SEEDS=10000 cargo test --lib simulation::every_world_holds -- --nocapture";
+    let worlds =
+        "MCP_HOST_SIM_SEEDS=10000 cargo test --features otel --lib simulation::every_world_holds -- --nocapture";
     let scripts = ["interop", "oauth", "conformance", "keyring", "hostile"].map(|name| format!("tests/{name}/run"));
-    for command in ["cargo test", "fuzz/run", worlds].into_iter().chain(scripts.iter().map(String::as_str)) {
+    for command in
+        ["cargo test --features otel", "fuzz/run", worlds].into_iter().chain(scripts.iter().map(String::as_str))
+    {
         let alone = |line: &str| line.trim() == command || line.ends_with(&format!(" {command}"));
         assert!(told.lines().any(alone), "neither README.md nor docs/testing.md tells `{command}`");
         // There a suite gets the program, and the fuzzers get their time.
