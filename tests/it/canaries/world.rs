@@ -245,7 +245,7 @@ pub(crate) fn visit(daemon: &Daemon) -> String {
         call("tools/call", json!({ "name": tool, "arguments": { "token": canary("tool-argument") } }));
     }
     call("prompts/get", json!({ "name": "works__write", "arguments": { "topic": canary("prompt-argument") } }));
-    call("resources/read", json!({ "uri": "notes://today" }));
+    call("resources/read", json!({ "uri": "works+notes://today" }));
     call("resources/read", json!({ "uri": format!("https://example.com/x?token={}", canary("resource-query")) }));
     let argument = json!({ "name": "topic", "value": canary("completion-value") });
     call(
