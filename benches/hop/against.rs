@@ -56,8 +56,6 @@ pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Res
     let copied = |program: &Path, name: &str| {
         let copy = copies.path().join(name);
         fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
-        // Otherwise the system writes it out during the first rows.
-        fs::File::open(&copy)?.sync_all()?;
         anyhow::Ok(copy)
     };
     let programs = [copied(other, "other").context("--against")?, copied(Path::new(PROGRAM), "this")?];
