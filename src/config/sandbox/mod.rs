@@ -9,6 +9,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -102,6 +103,10 @@ words! {
 
 /// The file that the launcher looks for, in vain, before a watched server begins.
 pub const BEGINS: &str = "/mcp-host: the server begins";
+
+/// The address of the proxy through which a watched server without a sandbox reaches its hosts. It is one of this machine that
+/// nothing else uses.
+pub const WATCHED: Ipv4Addr = Ipv4Addr::new(127, 109, 99, 112);
 
 /// The key, both in a server's entry and under `host`.
 pub(super) const KEY: &str = "sandbox";

@@ -12,6 +12,7 @@ mod door;
 mod filter;
 mod grants;
 mod launch;
+mod learn;
 mod machine;
 mod namespaces;
 mod phases;
@@ -30,8 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::door::Door;
+pub(super) use self::filter::refused as refused_calls;
 use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
+pub(super) use self::learn::{learned, unconfined};
 use self::machine::Kernel;
 use self::places::{Own, Places};
 use self::plan::{Bubble, Plan};
@@ -97,22 +100,9 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
     let places = Places::here(&state);
     let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_deref().ok());
     let machine = Machine { places, own, namespaces };
-    let phases = namespaces.and_then(|_| phases::of(&stdio, sandbox, &machine.places, &machine.own));
-    let mut set = Vec::new();
-    let mut first = None;
-    if let Some(phases) = phases {
-        set.push(phases.offline);
-        if !phases.mark.exists() {
-            let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
-            let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
-            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
-            let hosts = sandbox.clone().hosts(phases.hosts);
-            let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
-            first = Some(First { stdio, door, mark: phases.mark });
-        }
-    }
-    let (stdio, door) = machine.launcher(stdio, sandbox, &set)?;
-    Ok(Ready { stdio, door, first })
+    let (offline, first) = machine.divided(&stdio, sandbox)?.unzip();
+    let (stdio, door) = machine.launcher(stdio, sandbox, offline.as_slice())?;
+    Ok(Ready { stdio, door, first: first.flatten() })
 }
 
 /// What there is for one server on this machine.
@@ -124,6 +114,27 @@ struct Machine {
 }
 
 impl Machine {
+    /// Returns the variable that keeps a runner of packages offline, and what fetches its package if that was not done; `None`
+    /// if the command is not divided.
+    fn divided(
+        &self,
+        stdio: &Stdio,
+        sandbox: &Sandbox,
+    ) -> Result<Option<((&'static str, &'static str), Option<First>)>, Error> {
+        let Some(phases) = self.namespaces.and_then(|_| phases::of(stdio, sandbox, &self.places, &self.own)) else {
+            return Ok(None);
+        };
+        if phases.mark.exists() {
+            return Ok(Some((phases.offline, None)));
+        }
+        let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
+        let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
+        let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
+        let hosts = sandbox.clone().hosts(phases.hosts);
+        let (stdio, door) = self.launcher(fetch, &hosts, &[])?;
+        Ok(Some((phases.offline, Some(First { stdio, door, mark: phases.mark }))))
+    }
+
     /// Returns the launcher of a command, and the way out to the hosts of its sandbox. `set` are variables besides.
     fn launcher(
         &self,
@@ -174,7 +185,7 @@ fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: O
         program: program.to_owned(),
         is_whole,
         has_network: sandbox.network != SandboxNetwork::Open,
-        door: door.map(|door| door.path().to_owned()),
+        door: door.and_then(Door::path).map(Path::to_owned),
         links: links.into_iter().collect(),
         // What is granted below it would leave folders there.
         tmp: (is_whole && !has_tmp).then(|| own.tmp.clone()),
@@ -192,13 +203,7 @@ fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
 fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
     let kernel = Kernel::here();
     let cwd = cwd(stdio, sandbox, own, &grants);
-    let mut set = vec![
-        ("TMPDIR", own.tmp.clone()),
-        ("XDG_CACHE_HOME", own.cache.clone()),
-        ("npm_config_cache", own.cache.join("npm")),
-        ("UV_CACHE_DIR", own.cache.join("uv")),
-        ("PIP_CACHE_DIR", own.cache.join("pip")),
-    ];
+    let mut set = Vec::from(own.variables());
     if sandbox.home == SandboxHome::Own {
         set.push(("HOME", own.home.clone()));
     }

@@ -3,6 +3,7 @@
 
 mod explain;
 mod hosts;
+mod learn;
 mod life;
 mod phases;
 mod strict;
