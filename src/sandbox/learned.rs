@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::Sandbox;
-
 /// What a server did with a path while it was watched without a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -42,20 +40,4 @@ pub struct Learned {
     pub write: Vec<PathBuf>,
     /// Each path that a level would have refused.
     pub needed: Vec<Needed>,
-}
-
-impl Sandbox {
-    /// Returns what a server has to be given so that it can do what it did while [`traced`](Sandbox::traced) without a sandbox.
-    /// Reads files, so it must not run on a runtime's thread.
-    ///
-    /// # Errors
-    /// Says why that cannot be told, in one line.
-    pub fn learned(&self, touched: impl IntoIterator<Item = Touched>) -> Result<Learned, String> {
-        super::on::learned(self, touched)
-    }
-
-    /// Returns the names of the system calls that every level refuses, whatever their arguments.
-    pub fn refused_calls() -> impl Iterator<Item = &'static str> {
-        super::on::refused_calls()
-    }
 }

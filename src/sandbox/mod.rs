@@ -200,6 +200,20 @@ impl Sandbox {
     pub fn lacks(&self, has_state: bool) -> Vec<String> {
         if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
     }
+
+    /// Returns what a server has to be given so that it can do what it did while [`traced`](Sandbox::traced) without a sandbox.
+    /// Reads files, so it must not run on a runtime's thread.
+    ///
+    /// # Errors
+    /// Says why that cannot be told, in one line.
+    pub fn learned(&self, touched: impl IntoIterator<Item = Touched>) -> Result<Learned, String> {
+        on::learned(self, touched)
+    }
+
+    /// Returns the names of the system calls that every level refuses, whatever their arguments.
+    pub fn refused_calls() -> impl Iterator<Item = &'static str> {
+        on::refused_calls()
+    }
 }
 
 fn level(sandbox: &Sandbox) -> &'static str {

@@ -36,6 +36,7 @@ use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
 pub(super) use self::learn::{learned, unconfined};
 use self::machine::Kernel;
+use self::phases::Offline;
 use self::places::{Own, Places};
 use self::plan::{Bubble, Plan};
 use self::programs::Programs;
@@ -116,11 +117,7 @@ struct Machine {
 impl Machine {
     /// Returns the variable that keeps a runner of packages offline, and what fetches its package if that was not done; `None`
     /// if the command is not divided.
-    fn divided(
-        &self,
-        stdio: &Stdio,
-        sandbox: &Sandbox,
-    ) -> Result<Option<((&'static str, &'static str), Option<First>)>, Error> {
+    fn divided(&self, stdio: &Stdio, sandbox: &Sandbox) -> Result<Option<(Offline, Option<First>)>, Error> {
         let Some(phases) = self.namespaces.and_then(|_| phases::of(stdio, sandbox, &self.places, &self.own)) else {
             return Ok(None);
         };

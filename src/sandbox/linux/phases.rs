@@ -16,6 +16,9 @@ use super::places::{Own, Places};
 use crate::config::{Sandbox, SandboxHost, SandboxNetwork, Stdio};
 use crate::hex;
 
+/// The variable that keeps a runner offline, and its value.
+pub(super) type Offline = (&'static str, &'static str);
+
 /// How a command is divided.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Phases {
@@ -24,7 +27,7 @@ pub(super) struct Phases {
     /// The hosts that are reached for that; none if it was done.
     pub(super) hosts: Vec<SandboxHost>,
     /// The variable that keeps the runner offline.
-    pub(super) offline: (&'static str, &'static str),
+    pub(super) offline: Offline,
     /// The file that says that it was fetched.
     pub(super) mark: PathBuf,
 }
@@ -33,7 +36,7 @@ pub(super) struct Phases {
 struct Runner {
     name: &'static str,
     fetch: fn(&[String]) -> Option<Vec<String>>,
-    offline: (&'static str, &'static str),
+    offline: Offline,
     /// Returns the registry that it uses if nothing names another one.
     usual: fn() -> Vec<String>,
     /// Variables that name its registry.
