@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -23,6 +23,8 @@ use crate::sandbox::{Error, Learned, Needed, Ready, Touched};
 const SIBLINGS: usize = 3;
 /// Folders below HOME that belong to all programs.
 const SHARED: [&str; 6] = [".cache", ".config", ".local", ".local/bin", ".local/share", ".local/state"];
+/// Files of the kernel about processes. Nothing there can be listed.
+const PROC: &str = "/proc";
 /// Where every program makes temporary files. With `strict` it is the server's own.
 const TMP: &str = "/tmp";
 
@@ -115,6 +117,14 @@ pub(in crate::sandbox) fn learned(
     Ok(Learner { note, begun, places }.learned(touched))
 }
 
+/// Takes `.` out of a path, and `..` by following it.
+fn plain(path: &Path) -> PathBuf {
+    if path.components().any(|part| part == Component::ParentDir) {
+        return path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    }
+    path.components().collect()
+}
+
 struct Learner {
     note: Note,
     /// When the server began. What is younger was made by it.
@@ -125,7 +135,9 @@ struct Learner {
 impl Learner {
     fn learned(&self, touched: impl IntoIterator<Item = Touched>) -> Learned {
         let touched: BTreeSet<Touched> = touched.into_iter().collect();
-        let needs: BTreeSet<(PathBuf, bool)> = touched.iter().filter_map(|touched| self.need(touched)).collect();
+        let needs = touched.iter().filter_map(|touched| self.need(touched));
+        let needs: BTreeSet<(PathBuf, bool)> =
+            needs.filter(|(path, _)| !path.starts_with(PROC)).map(|(path, writes)| (plain(&path), writes)).collect();
         let (mut read, mut write) = (BTreeSet::new(), BTreeSet::new());
         let mut needed = Vec::new();
         for (path, writes) in needs {
@@ -158,7 +170,7 @@ impl Learner {
             Touched::Write(path) | Touched::Name(path) => {
                 let folder = path.ancestors().skip(1).find(|above| above.exists() && !self.is_new(above))?;
                 // What a program makes for itself in HOME, it makes in a HOME of its own as well.
-                (!self.is_for_itself(path)).then(|| (folder.to_owned(), true))
+                (!self.is_for_itself(path, folder)).then(|| (folder.to_owned(), true))
             }
         }
     }
@@ -168,11 +180,11 @@ impl Learner {
         made.is_ok_and(|made| made >= self.begun)
     }
 
-    /// Reports whether a new name is one of those that programs hide in HOME.
-    fn is_for_itself(&self, path: &Path) -> bool {
-        let rest = self.below_home(path);
-        let first = rest.and_then(|rest| rest.components().next().map(|part| part.as_os_str().to_owned()));
-        first.is_some_and(|first| first.as_encoded_bytes().starts_with(b"."))
+    /// Reports whether a new name in a folder is one that programs hide in HOME, or have in a folder of all programs.
+    fn is_for_itself(&self, path: &Path, folder: &Path) -> bool {
+        let Some(rest) = self.below_home(path) else { return false };
+        let is_hidden = rest.as_os_str().as_encoded_bytes().starts_with(b".");
+        self.below_home(folder).map_or(is_hidden, |rest| SHARED.iter().any(|shared| rest == Path::new(shared)))
     }
 
     fn below_home<'a>(&self, path: &'a Path) -> Option<&'a Path> {
@@ -277,6 +289,8 @@ mod tests {
             read("home"),
             read("home/src/a"),
             read("home/absent"),
+            read("home/./src/../.gitconfig"),
+            Touched::Write("/proc/self/comm".into()),
             read("home/.config/app/a"),
             read("home/.config/app/b"),
             read("home/.config/app/c"),
@@ -284,10 +298,15 @@ mod tests {
             Touched::Name(account.at("home/src/new")),
             Touched::Name(account.at("home/.config/new/x")),
             Touched::Name(account.at("home/.app")),
+            Touched::Name(account.at("home/.config/other/new")),
+            Touched::Name(account.at("home/report")),
             Touched::Write(account.at("srv/data/a")),
         ]);
         assert_eq!(texts(&learned.read), ["~/.config/app", "~/.gitconfig"]);
-        assert_eq!(texts(&learned.write), ["~/src", &account.at("srv/data/a").display().to_string()]);
+        assert_eq!(
+            texts(&learned.write),
+            ["~/.config/other", "~/src", &account.at("srv/data/a").display().to_string()]
+        );
         let of = |path: &str| {
             let found = learned.needed.iter().find(|needed| needed.path == Path::new(path));
             found.map(|needed| (needed.default, needed.strict, needed.listed))

@@ -95,7 +95,7 @@ fn touched(call: &str, names: &[Option<String>], flags: &str, result: &str) -> V
             let path = name(0).or_else(opened).filter(|path| path.starts_with('/') && !flags.contains("O_PATH"));
             path.into_iter().map(|path| how(path.into())).collect()
         }
-        "execve" | "execveat" => each(Touched::Read, &[0]),
+        "chdir" | "execve" | "execveat" => each(Touched::Read, &[0]),
         "chmod" | "chown" | "fchmodat" | "fchownat" | "lchown" | "truncate" | "utimensat" => each(Touched::Write, &[0]),
         "mkdir" | "mkdirat" | "mknod" | "mknodat" | "rmdir" | "unlink" | "unlinkat" => each(Touched::Name, &[0]),
         "rename" | "renameat" | "renameat2" => each(Touched::Name, &[0, 1]),
@@ -168,6 +168,7 @@ mod tests {
             (r#"7 openat(AT_FDCWD</srv>, "/x", O_RDONLY|O_PATH) = 3</x>"#, ""),
             (r#"7 openat(AT_FDCWD</srv>, "/x", O_RDONLY) = -1 ENOENT (No such file or directory)"#, ""),
             (r#"7 execve("/usr/bin/git", ["git", "log"], 0x7ffd /* 12 vars */) = 0"#, "read /usr/bin/git"),
+            (r#"7 chdir("/srv/notes") = 0"#, "read /srv/notes"),
             (r#"7 rename("/a", "/b") = 0"#, "name /a, name /b"),
             (r#"7 renameat2(AT_FDCWD</c>, "a", 5</d>, "b", RENAME_NOREPLACE) = 0"#, "name /c/a, name /d/b"),
             (r#"7 symlink("target", "/a/link") = 0"#, "name /a/link"),
