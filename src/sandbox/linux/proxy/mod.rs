@@ -27,6 +27,8 @@ use crate::dial::{explain, is_public};
 
 /// How long a client may take to say what it wants.
 const SAYS: Duration = Duration::from_secs(10);
+/// How long a name may take to be resolved.
+const RESOLVE: Duration = Duration::from_secs(10);
 /// How long a host may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest head of a request, in bytes.
@@ -79,7 +81,9 @@ impl Proxy {
         if self.proof.is_some() && self.proof != asked.proof {
             return refuse(&mut client, tongue, Status::Stranger, "this proxy is for one server").await;
         }
-        let addresses = match self.rules.judge(&asked.host, asked.port).await {
+        // A resolver that does not answer is one that knows nothing.
+        let judging = timeout(RESOLVE, self.rules.judge(&asked.host, asked.port));
+        let addresses = match judging.await.unwrap_or(Err(Refusal::Unknown)) {
             Ok(addresses) => addresses,
             Err(refusal) => return self.refused(&mut client, tongue, &asked, &refusal).await,
         };
