@@ -2,8 +2,9 @@
 //! servers without one.
 //!
 //! Not here: what a level gives (`crate::sandbox`). How it is read from a file is in `read.rs`, which hosts there are to
-//! name in `host.rs`.
+//! name in `host.rs`, and what VS Code writes in `foreign.rs`.
 
+mod foreign;
 mod host;
 mod read;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::foreign::read as read_foreign;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use self::host::parse as parse_host;
 pub use self::host::{NotAHost, SandboxHost};

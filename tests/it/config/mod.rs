@@ -111,7 +111,6 @@ fn vs_code() {
       unusable: env.PERPLEXITY_API_KEY: the input "perplexity-key" (Perplexity API key) has no value; set MCP_HOST_INPUT_PERPLEXITY_KEY
     github (line 17): http https://api.githubcopilot.com/mcp/
     regional (line 18): auto https://eu.example.com/mcp
-    note vscode.json:15: server "perplexity": sandboxEnabled: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
     "#);
 }
 
