@@ -56,6 +56,8 @@ pub struct Sandbox {
     pub files: Option<usize>,
     /// The most memory of one process for its data, in bytes; `None` means no limit.
     pub memory: Option<usize>,
+    /// The most processes and threads of the server together; `None` means no limit.
+    pub processes: Option<usize>,
     /// Whether the server also starts on a machine that cannot give all of the level.
     pub weak: bool,
     /// The file into which strace writes what the process does; `None` means that it is not watched.
@@ -125,6 +127,7 @@ impl Default for Sandbox {
             unix: false,
             files: None,
             memory: None,
+            processes: None,
             weak: false,
             trace: None,
             whose: String::new(),

@@ -37,8 +37,16 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
             "mcp.toml:3: server \"a\": sandbox.network: \"some\" is not one of open, none; ",
         ),
         (
-            "sandbox = { processes = 9 }",
-            "mcp.toml:3: server \"a\": sandbox.processes: this version cannot count the processes of one server; remove the key",
+            "sandbox = { cpu = 2.0 }",
+            "mcp.toml:3: server \"a\": sandbox.cpu: this version cannot limit processor time; remove the key",
+        ),
+        (
+            "sandbox = { container = \"a\" }",
+            "mcp.toml:3: server \"a\": sandbox.container: this version starts no containers; write the command of docker or podman as `command`; remove the key",
+        ),
+        (
+            "sandbox = { processes = 2 }",
+            "mcp.toml:3: server \"a\": sandbox.processes: no program starts with less than 8 processes and threads; ",
         ),
         (
             "sandbox = { read = [\"src\"] }",

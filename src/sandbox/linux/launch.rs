@@ -69,6 +69,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     if let Some(memory) = plan.memory {
         limit(Resource::Data, memory)?;
     }
+    if let Some(processes) = plan.processes {
+        limit(Resource::Nproc, processes)?;
+    }
     if plan.is_watched {
         trace::mark();
     }

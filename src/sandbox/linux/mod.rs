@@ -47,32 +47,37 @@ use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetw
 /// This program, even if its file has been replaced.
 const OURSELVES: &str = "/proc/self/exe";
 const NO_LAUNCHER: &str = "the embedding program does not begin with mcp_host::guard()";
+const ROOT: &str =
+    "the kernel does not count the processes of root, so `processes` limits nothing: run mcp-host as another account";
 const NO_STATE: &str = "there is no state directory for its own HOME";
 
 /// Returns what the sandbox needs and is not there. Blocks for some milliseconds if it needs namespaces.
 pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
-    let mut lacks = without_namespaces(has_state);
+    let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.clone().err()));
     lacks
 }
 
 /// Returns the same as far as it is known by now, without waiting for anything.
 pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
-    let mut lacks = without_namespaces(has_state);
+    let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::known).flatten().map(str::to_owned));
     lacks
 }
 
-fn without_namespaces(has_state: bool) -> Vec<String> {
+fn without_namespaces(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     let mut lacks: Vec<&str> = Kernel::here().lacks().collect();
+    lacks.extend((sandbox.processes.is_some() && rustix::process::geteuid().is_root()).then_some(ROOT));
     lacks.extend((!can_launch()).then_some(NO_LAUNCHER));
     lacks.extend((!has_state).then_some(NO_STATE));
     lacks.into_iter().map(str::to_owned).collect()
 }
 
-/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts.
+/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts, and processes are counted by account in each
+/// namespace of accounts.
 fn needs_namespaces(sandbox: &Sandbox) -> bool {
-    sandbox.level == SandboxLevel::Strict || matches!(sandbox.network, SandboxNetwork::Hosts(_))
+    let has_hosts = matches!(sandbox.network, SandboxNetwork::Hosts(_));
+    sandbox.level == SandboxLevel::Strict || has_hosts || sandbox.processes.is_some()
 }
 
 /// Reports whether there can be no launcher at all.
@@ -147,7 +152,7 @@ impl Machine {
             _ => None,
         };
         let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
-        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants) };
+        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
         let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
         let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
         plan.set.extend(set);
@@ -197,7 +202,7 @@ fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
     std::path::absolute(file).ok()
 }
 
-fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
+fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespaces: bool) -> Plan {
     let kernel = Kernel::here();
     let cwd = cwd(stdio, sandbox, own, &grants);
     let mut set = Vec::from(own.variables());
@@ -215,6 +220,8 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
         is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
         memory: count(sandbox.memory),
+        // Outside of a namespace those of the whole account would count.
+        processes: count(sandbox.processes).filter(|_| has_namespaces),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
         cwd,

@@ -38,6 +38,8 @@ pub(super) struct Plan {
     pub(super) files: Option<u64>,
     /// The most bytes of data.
     pub(super) memory: Option<u64>,
+    /// The most processes and threads, in its namespace.
+    pub(super) processes: Option<u64>,
     /// Variables to set.
     pub(super) set: Vec<(String, PathBuf)>,
     /// Variables that the server's entry sets. They pass whatever their names.

@@ -5,6 +5,7 @@ mod explain;
 mod hosts;
 mod learn;
 mod life;
+mod limits;
 mod phases;
 mod strict;
 mod support;
