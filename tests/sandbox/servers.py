@@ -1,7 +1,6 @@
 """Twenty real servers of npm and PyPI: how each starts, and one call."""
 
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +39,6 @@ def prepare(home):
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-C", repository]
     subprocess.run(["git", "init", "-q", repository], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
-    with sqlite3.connect(folder / "data.db") as data:
-        data.execute("create table sheep (name text)")
     return str(folder), str(repository)
 
 
@@ -64,8 +61,12 @@ def servers(home, port):
         "git": Server(*uvx("mcp-server-git==2026.10.19", "--repository", repository), "git_log", {"repo_path": repository}),
         "github": Server(*own("github@2025.4.8"), "get_issue", {}),
         "calculator": Server(*uvx("mcp-server-calculator==0.2.1"), "calculate", {"expression": "6 * 7"}),
-        "sqlite": Server(*uvx("mcp-server-sqlite==2025.4.25", "--db-path", f"{folder}/data.db"), "list_tables", {}),
-        "duckdb": Server(*uvx("mcp-server-motherduck==1.1.0", "--db-path", ":memory:"), "execute_query", {"sql": "select 42"}),
+        "hello": Server(*npx("mcp-hello-world@1.1.2"), "echo", {"message": "hello"}),
+        "duckdb": Server(
+            *uvx("mcp-server-motherduck==1.1.0", "--db-path", ":memory:", "--read-write"),
+            "execute_query",
+            {"sql": "select 42"},
+        ),
         "excel": Server(*uvx("excel-mcp-server==2.2.2", "stdio"), "create_workbook", {"filepath": f"{folder}/sheet.xlsx"}),
         "word": Server(
             *uvx("office-word-mcp-server==1.1.11", program="word_mcp_server"),
@@ -73,18 +74,10 @@ def servers(home, port):
             {"directory": folder},
         ),
         "shell": Server(*uvx("mcp-shell-server==1.1.14"), "shell_execute", {"command": ["echo", "hi"], "directory": folder}, env=shell),
-        "editor": Server(
-            *uvx("mcp-text-editor==1.2.2"),
-            "get_text_file_contents",
-            {"files": [{"file_path": f"{folder}/note", "ranges": [{"start": 1}]}]},
-        ),
+        "commands": Server(*npx("mcp-server-commands@0.5.0"), "run_command", {"command": "echo hi"}),
         "arxiv": Server(*uvx("arxiv-mcp-server==0.8.2", "--storage-path", folder), "list_papers", {}),
-        "dbhub": Server(
-            *npx("@bytebase/dbhub@1.4.0", "--transport", "stdio", "--dsn", f"sqlite:///{folder}/data.db"),
-            "execute_sql",
-            {"sql": "select 42 as answer"},
-        ),
-        "commander": Server(*npx("@wonderwhy-er/desktop-commander@0.2.52"), "read_file", {"path": f"{folder}/note"}),
+        "eslint": Server(*npx("@eslint/mcp@0.3.13"), "lint-files", {"filePaths": [f"{folder}/page.js"]}),
+        "log": Server(*npx("@cyanheads/git-mcp-server@2.15.3"), "git_log", {"path": repository}),
         "chart": Server(*npx("@antv/mcp-server-chart@0.9.10"), "generate_pie_chart", {"data": 1}),
         "browser": Server(*npx("@playwright/mcp@0.0.83", *browser), "browser_navigate", {"url": page}, is_browser=True),
     }

@@ -18,15 +18,24 @@ WAYS = ["killed", "reload", "idle"]
 CONFINED = ["default", "strict"]
 
 
-def namespaces():
-    """Returns the namespaces of mounts, networks and processes that any process is in."""
+def namespaces(pid):
+    """Returns the namespaces of mounts, networks and processes that a process is in, but for those that we are in."""
     found = set()
+    for kind in ["mnt", "net", "pid"]:
+        try:
+            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+        except OSError:
+            continue
+    return found - (namespaces("self") if pid != "self" else set())
+
+
+def inside(mine, moment):
+    """Returns the processes in some namespaces that began before a moment: a number of a namespace is used again."""
+    found = []
     for pid in processes():
-        for kind in ["mnt", "net", "pid"]:
-            try:
-                found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
-            except OSError:
-                continue
+        began = read(pid, "stat").rpartition(")")[2].split()
+        if began and int(began[19]) / os.sysconf("SC_CLK_TCK") < moment and namespaces(pid) & mine:
+            found.append(f"process {pid} in its namespaces")
     return found
 
 
@@ -70,19 +79,22 @@ def of_servers(host):
 
 def run(binary, home, way):
     """Starts a host, ends its servers in a way, and returns what is wrong."""
-    before, mounts = namespaces(), Path("/proc/self/mountinfo").read_text()
     more = {"idleStop": "2s"} if way == "idle" else {}
     host = Host(binary, home, CONFINED, arguments=["with-child"], **more)
     if host.tools() != {f"{level}__t" for level in CONFINED}:
         host.child.kill()
         return ["a server did not start"]
     its = of_servers(host)
+    mine = set().union(*map(namespaces, its))
+    if not mine:
+        return ["the strict server has no namespaces"]
     if way == "killed":
         its = below(host.child.pid)
         host.child.kill()
     elif way == "reload":
         host.configure([])
     wrong = [f"process {pid}" for pid in gone(its)]
+    wrong += inside(mine, time.clock_gettime(time.CLOCK_BOOTTIME))
     if way != "killed":
         until = time.monotonic() + PATIENCE
         while (left := names(home)) and time.monotonic() < until:
@@ -93,10 +105,8 @@ def run(binary, home, way):
     if way == "killed" and len(left := names(home)) > 1:
         # The name of the last door stays, since nobody is there to take it away; the next start does.
         wrong += left
-    wrong += [f"namespace {name}" for name in sorted(namespaces() - before)]
-    if Path("/proc/self/mountinfo").read_text() != mounts:
-        wrong.append("mounts")
-    return wrong
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return wrong + [f"mount {line}" for line in mounts if f"{home}/" in line]
 
 
 def main(binary, count):
