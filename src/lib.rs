@@ -102,6 +102,7 @@ pub use manager::{ConfigStatus, DefinitionNews, Ledger, Reload, ServerStatus, Se
 pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus, Decided, OpenAsk};
+pub use sandbox::{Learned, Needed, Touched};
 pub use transport::{LogMessage, StderrLine, Unstartable, guard};
 #[cfg(unix)]
 pub use transport::{Orphan, orphans};

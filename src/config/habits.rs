@@ -20,8 +20,7 @@ const LACKING: [(&str, &str); 9] = [
     ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a user"),
 ];
 
-const NO_SANDBOX: &str =
-    "the sandbox of that program is not taken over; write \"sandbox\": \"default\" for the one of this host";
+const NO_SANDBOX: &str = "a server with a URL has no process here to keep in a sandbox, ignored";
 const ONE_USER: &str = "per-user values of that program are not known here, ignored";
 
 /// Reads the settings that some clients put into an object of their own under the entry.

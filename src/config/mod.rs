@@ -96,7 +96,7 @@ pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use self::sandbox::parse_host;
-pub use self::sandbox::{BEGINS, NotAHost, Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork};
+pub use self::sandbox::{BEGINS, NotAHost, Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, WATCHED};
 pub use self::secret::Secret;
 pub use self::selector::{Hint, Selector};
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};

@@ -234,10 +234,15 @@ impl Reader<'_> {
         stdio.cwd = cwd.and_then(|field| field.text(self.report)).map(|path| self.scope.path(path));
         self.environment(fields, &mut stdio);
         stdio.package = fields.take(&["package"], self.report).and_then(|field| Package::read(&field, self.report));
-        if fields.peek(sandbox::KEY).is_some_and(|member| !sandbox::is_of_another(&member.node)) {
-            let field = fields.take(&[sandbox::KEY], self.report);
-            stdio.sandbox = field.and_then(|field| sandbox::read(&field, self.report));
-        }
+        let is_foreign = fields.peek(sandbox::KEY).is_none_or(|member| sandbox::is_of_another(&member.node));
+        let field = fields.take(&[sandbox::KEY], self.report);
+        let enabled = fields.take(&["sandboxEnabled"], self.report);
+        stdio.sandbox = if is_foreign {
+            let whole = |path: &str| self.scope.path(path);
+            sandbox::read_foreign(enabled.as_ref(), field.as_ref(), whole, self.report)
+        } else {
+            field.and_then(|field| sandbox::read(&field, self.report))
+        };
         Some(stdio)
     }
 

@@ -1,4 +1,5 @@
-//! The hosts that the sandbox of a server refused, by name, and how often.
+//! The hosts that the sandbox of a server refused, by name, and how often. Of a server that is watched without a sandbox, all that
+//! it asked for.
 //!
 //! **Invariant:** the number of names has a cap, since a server chooses them. A server that was refused nothing has one
 //! empty cell.

@@ -117,7 +117,8 @@ pub struct ServerStatus {
     /// What keeps its process: the level of its sandbox, and what this machine does not keep; `None` if nothing is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The hosts that its sandbox refused, with their ports, and how often it asked for each.
+    /// The hosts that its sandbox refused, with their ports, and how often it asked for each. Of a server that is watched without
+    /// a sandbox ([`Sandbox::traced`](crate::config::Sandbox::traced)), all that it asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused_hosts: BTreeMap<String, u64>,
     /// How many of its messages were dropped: late responses, and notifications over the rate limit.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Ready, can_launch};
+use super::{Error, Learned, Ready, Touched, can_launch};
 use crate::config::{Sandbox, Stdio};
 use crate::counts::ServerCounts;
 
@@ -57,6 +57,21 @@ pub(super) fn gaps() -> Vec<&'static str> {
 /// Nothing is watched here.
 pub(super) fn watched(_: Ready, _: &Sandbox) -> Result<Ready, Error> {
     Err(Error::Unwatched)
+}
+
+/// Nothing is watched here.
+pub(super) fn unconfined(_: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Ready, Error> {
+    Err(Error::Unwatched)
+}
+
+/// Nothing was watched here.
+pub(super) fn learned(_: &Sandbox, _: impl IntoIterator<Item = Touched>) -> Result<Learned, String> {
+    Err(WHY.to_owned())
+}
+
+/// Nothing is refused here.
+pub(super) fn refused_calls() -> impl Iterator<Item = &'static str> {
+    std::iter::empty()
 }
 
 /// Starts the server as it is: its entry says `weak`.

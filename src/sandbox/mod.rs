@@ -10,6 +10,7 @@
 
 #[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
 mod elsewhere;
+mod learned;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 mod linux;
 
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
 use self::elsewhere as on;
+pub use self::learned::{Learned, Needed, Touched};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 use self::linux as on;
 pub(crate) use self::on::Door;
@@ -64,6 +66,14 @@ pub(crate) enum Error {
         "there is no strace (the program `strace`, in the package `strace`), so the server cannot be watched; install it"
     )]
     Unwatched,
+    /// What each level grants cannot be noted.
+    #[error("what each level grants cannot be noted in {path}: {why}; make its folder writable")]
+    Note {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
     /// The way out to its hosts cannot be made.
     #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
     Door {
@@ -155,7 +165,7 @@ pub(crate) fn confine_script() -> std::io::Result<()> {
 pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
     let Some(sandbox) = stdio.sandbox.clone() else { return Ok(Ready::plain(stdio)) };
     if !sandbox.is_on() {
-        return on::watched(Ready::plain(stdio), &sandbox);
+        return on::unconfined(stdio, &sandbox, state);
     }
     let lacks = on::lacks(&sandbox, state.is_some());
     if !lacks.is_empty() && !sandbox.weak {
@@ -189,6 +199,20 @@ impl Sandbox {
     #[must_use]
     pub fn lacks(&self, has_state: bool) -> Vec<String> {
         if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
+    }
+
+    /// Returns what a server has to be given so that it can do what it did while [`traced`](Sandbox::traced) without a sandbox.
+    /// Reads files, so it must not run on a runtime's thread.
+    ///
+    /// # Errors
+    /// Says why that cannot be told, in one line.
+    pub fn learned(&self, touched: impl IntoIterator<Item = Touched>) -> Result<Learned, String> {
+        on::learned(self, touched)
+    }
+
+    /// Returns the names of the system calls that every level refuses, whatever their arguments.
+    pub fn refused_calls() -> impl Iterator<Item = &'static str> {
+        on::refused_calls()
     }
 }
 

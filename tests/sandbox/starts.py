@@ -1,110 +1,130 @@
-"""Starts hosts with a server at each level, kills each host, and looks for what is left of it."""
+"""Starts hosts with confined servers, ends the servers in each way, and looks for what is left of them.
 
-import json
+The ways: the host is killed, the config loses them, they are idle. What may be left: processes, also those that left their
+group; namespaces; mounts; sockets; names of doors; folders for temporary files.
+"""
+
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-LEVELS = {"off": "off", "default": "default", "strict": {"level": "strict", "network": ["api.example.com"]}}
-# How long the guard may take, in seconds.
+from program import Host, below, processes
+
+# How long the end of a server may take, in seconds.
 PATIENCE = 20
-
-SERVER = """
-import json, subprocess, sys
-subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
-results = {"initialize": hello, "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("method") in results:
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}
-        print(json.dumps(answer), flush=True)
-"""
+WAYS = ["killed", "reload", "idle"]
+CONFINED = ["default", "strict"]
 
 
-def processes():
-    """Returns the parent of each process that is no zombie."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+def namespaces(pid):
+    """Returns the namespaces of mounts, networks and processes that a process is in, but for those that we are in."""
+    found = set()
+    for kind in ["mnt", "net", "pid"]:
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
         except OSError:
             continue
-        if fields[0] not in "ZX":
-            found[int(pid)] = int(fields[1])
+    return found - (namespaces("self") if pid != "self" else set())
+
+
+def inside(mine, moment):
+    """Returns the processes in some namespaces that began before a moment: a number of a namespace is used again."""
+    found = []
+    for pid in processes():
+        began = read(pid, "stat").rpartition(")")[2].split()
+        if began and int(began[19]) / os.sysconf("SC_CLK_TCK") < moment and namespaces(pid) & mine:
+            found.append(f"process {pid} in its namespaces")
     return found
 
 
-def below(root):
-    parents, found = processes(), {root}
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in found} | found
-        if more == found:
-            return found - {root}
-        found = more
+def names(home):
+    """Returns what is left in folders: doors, traces, and sockets by their paths."""
+    state = Path(home) / ".local/state/mcp-host"
+    left = [str(path) for pattern in ["sandbox/*/door-*", "trace-*"] for path in state.glob(pattern)]
+    sockets = [line for line in Path("/proc/net/unix").read_text().splitlines() if f"{home}/" in line]
+    return left + sockets
 
 
-def run(binary, home, level):
-    """Starts a host, kills it when its server has listed its tools, and returns how long that took, and what is left."""
-    config = Path(home) / "mcp.json"
-    entry = {"command": "python3", "args": [f"{home}/server.py"], "sandbox": LEVELS[level]}
-    config.write_text(json.dumps({"host": {"startupWait": "60s"}, "mcpServers": {level: entry}}))
-    pipe, environment = subprocess.PIPE, {"HOME": home, "PATH": os.environ["PATH"]}
-    begun = time.monotonic()
-    command = [binary, "stdio", "--own", "--config", config]
-    host = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, text=True)
-    client = {"name": "starts", "version": "1"}
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    for message in [
-        {"id": 1, "method": "initialize", "params": hello},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/list", "params": {}},
-    ]:
-        host.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        host.stdin.flush()
-    tools = None
-    for line in host.stdout:
-        message = json.loads(line)
-        if message.get("id") == 2:
-            tools = message["result"]["tools"]
-            break
-    took = time.monotonic() - begun
-    its = below(host.pid)
-    host.kill()
-    host.wait()
-    if not tools:
-        return took, ["its server did not start"]
+def gone(pids):
+    """Waits for processes to end; returns those that do not."""
     until = time.monotonic() + PATIENCE
-    while left := its & processes().keys():
+    while left := pids & processes().keys():
         if time.monotonic() > until:
-            return took, [f"process {pid}" for pid in left]
-        time.sleep(0.01)
-    return took, []
+            return left
+        time.sleep(0.005)
+    return set()
+
+
+def read(pid, name):
+    """Reads a file of a process; nothing if that has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:
+        return ""
+
+
+def of_servers(host):
+    """Waits until each server has the process that it starts; returns all but the guard."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        # The guard stays with the host.
+        found = {pid for pid in below(host.child.pid) if "guard" not in read(pid, "cmdline")}
+        if sum(read(pid, "comm").strip() == "sleep" for pid in found) >= len(CONFINED):
+            return found
+        time.sleep(0.005)
+    raise TimeoutError("a server has not started its process")
+
+
+def run(binary, home, way):
+    """Starts a host, ends its servers in a way, and returns what is wrong."""
+    more = {"idleStop": "2s"} if way == "idle" else {}
+    host = Host(binary, home, CONFINED, arguments=["with-child"], **more)
+    if host.tools() != {f"{level}__t" for level in CONFINED}:
+        host.child.kill()
+        return ["a server did not start"]
+    its = of_servers(host)
+    mine = set().union(*map(namespaces, its))
+    if not mine:
+        return ["the strict server has no namespaces"]
+    if way == "killed":
+        its = below(host.child.pid)
+        host.child.kill()
+    elif way == "reload":
+        host.configure([])
+    wrong = [f"process {pid}" for pid in gone(its)]
+    wrong += inside(mine, time.clock_gettime(time.CLOCK_BOOTTIME))
+    if way != "killed":
+        until = time.monotonic() + PATIENCE
+        while (left := names(home)) and time.monotonic() < until:
+            time.sleep(0.005)
+        wrong += left
+        host.close()
+    host.child.wait()
+    if way == "killed" and len(left := names(home)) > 1:
+        # The name of the last door stays, since nobody is there to take it away; the next start does.
+        wrong += left
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return wrong + [f"mount {line}" for line in mounts if f"{home}/" in line]
 
 
 def main(binary, count):
-    failed, times = 0, {level: [] for level in LEVELS}
+    failed = 0
     with tempfile.TemporaryDirectory() as home:
-        (Path(home) / "server.py").write_text(SERVER)
         for number in range(count):
-            for level in LEVELS:
-                took, left = run(binary, home, level)
-                times[level].append(took)
-                if left:
-                    failed += 1
-                    print(f"FAIL start {number} with {level}: {', '.join(left)}", flush=True)
-        doors = sorted(Path(home).glob(".local/state/mcp-host/sandbox/*/door-*"))
-        # A host that was killed leaves the name of its last door, and the next start takes it away.
-        if len(doors) > 1:
+            # Kills are what the count is about; the other ways take their turn.
+            way = "killed" if number % 10 else WAYS[1 + number // 10 % 2]
+            if wrong := run(binary, home, way):
+                failed += 1
+                print(f"FAIL host {number}, {way}: {', '.join(wrong)}", flush=True)
+        own = Path(home) / ".local/state/mcp-host/sandbox"
+        tmp = [str(path) for folder in own.glob("*/tmp") for path in folder.iterdir()]
+        if tmp:
             failed += 1
-            print(f"FAIL {len(doors)} doors are left")
-        for level, took in times.items():
-            took.sort()
-            print(f"{level:8} a start with its first list: median {took[len(took) // 2] * 1000:.0f} ms")
-    print(f"{count * len(LEVELS) - failed} passed, {failed} failed")
+            print(f"FAIL temporary files: {', '.join(tmp)}")
+    print(f"{count} hosts with {count * len(CONFINED)} confined servers")
+    print(f"{count - min(failed, count)} passed, {failed} failed")
     return failed > 0
 
 

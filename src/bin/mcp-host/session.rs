@@ -67,6 +67,16 @@ impl<'a> Session<'a> {
         Box::pin(Self::start(plan, daemon, |host| host.client_handler(terminal), again, output)).await
     }
 
+    /// Starts the servers of a plan for a call, and never uses a daemon.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn call_alone(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
+        for server in &mut plan.config.servers {
+            server.start = Start::Lazy;
+        }
+        let terminal = Terminal::new(output.clone());
+        Box::pin(Self::start(plan, None, |host| host.client_handler(terminal), again, output)).await
+    }
+
     /// Starts the servers of a plan, to list what they offer.
     pub(crate) async fn look(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         let daemon = joined::lead(&mut plan, Purpose::List, None).await;

@@ -2,17 +2,20 @@
 //! servers without one.
 //!
 //! Not here: what a level gives (`crate::sandbox`). How it is read from a file is in `read.rs`, which hosts there are to
-//! name in `host.rs`.
+//! name in `host.rs`, and what VS Code writes in `foreign.rs`.
 
+mod foreign;
 mod host;
 mod read;
 #[cfg(test)]
 mod tests;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::foreign::read as read_foreign;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use self::host::parse as parse_host;
 pub use self::host::{NotAHost, SandboxHost};
@@ -53,6 +56,8 @@ pub struct Sandbox {
     pub files: Option<usize>,
     /// The most memory of one process for its data, in bytes; `None` means no limit.
     pub memory: Option<usize>,
+    /// The most processes and threads of the server together; `None` means no limit.
+    pub processes: Option<usize>,
     /// Whether the server also starts on a machine that cannot give all of the level.
     pub weak: bool,
     /// The file into which strace writes what the process does; `None` means that it is not watched.
@@ -103,6 +108,10 @@ words! {
 /// The file that the launcher looks for, in vain, before a watched server begins.
 pub const BEGINS: &str = "/mcp-host: the server begins";
 
+/// The address of the proxy through which a watched server without a sandbox reaches its hosts. It is one of this machine that
+/// nothing else uses.
+pub const WATCHED: Ipv4Addr = Ipv4Addr::new(127, 109, 99, 112);
+
 /// The key, both in a server's entry and under `host`.
 pub(super) const KEY: &str = "sandbox";
 
@@ -118,6 +127,7 @@ impl Default for Sandbox {
             unix: false,
             files: None,
             memory: None,
+            processes: None,
             weak: false,
             trace: None,
             whose: String::new(),

@@ -11,11 +11,12 @@ use crate::config::report::Report;
 use crate::config::syntax::{Origin, Value};
 
 /// The members of `sandbox`.
-const KEYS: [&str; 10] = ["files", "home", "install", "level", "memory", "network", "read", "unix", "weak", "write"];
+const KEYS: [&str; 11] =
+    ["files", "home", "install", "level", "memory", "network", "processes", "read", "unix", "weak", "write"];
 /// Members that later versions may have.
 const LATER: [(&str, &str); 2] = [
     ("cpu", "this version cannot limit processor time"),
-    ("processes", "this version cannot count the processes of one server"),
+    ("container", "this version starts no containers; write the command of docker or podman as `command`"),
 ];
 const LEVELS: &str = "the levels are \"off\", \"default\", and \"strict\"";
 const HOST: &str = "write \"api.example.com\", \"*.example.com\", or \"db.example.com:5432\"";
@@ -52,7 +53,10 @@ pub(in crate::config) fn read(field: &Field<'_>, report: &mut Report) -> Option<
             *flag = given;
         }
     }
-    sandbox.files = fields.take(&["files"], report).and_then(|field| files(&field, report));
+    sandbox.files =
+        fields.take(&["files"], report).and_then(|field| at_least(FEWEST_FILES, "open files", &field, report));
+    let processes = fields.take(&["processes"], report);
+    sandbox.processes = processes.and_then(|field| at_least(FEWEST_PROCESSES, "processes and threads", &field, report));
     sandbox.memory = fields.take(&["memory"], report).and_then(|field| field.positive_size(report));
     refuse_rest(fields, &KEYS, report);
     Some(sandbox)
@@ -107,15 +111,17 @@ fn hosts(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
 }
 
 /// The fewest open files with which a runtime starts.
-const FEWEST: usize = 16;
+const FEWEST_FILES: usize = 16;
+/// The fewest processes and threads with which a runtime starts, besides those that make its namespaces.
+const FEWEST_PROCESSES: usize = 8;
 
-fn files(field: &Field<'_>, report: &mut Report) -> Option<usize> {
-    let files = field.count(report)?;
-    if files < FEWEST {
-        report.problem(field.at, &field.path, format!("no program starts with less than {FEWEST} open files"));
+fn at_least(fewest: usize, what: &str, field: &Field<'_>, report: &mut Report) -> Option<usize> {
+    let count = field.count(report)?;
+    if count < fewest {
+        report.problem(field.at, &field.path, format!("no program starts with less than {fewest} {what}"));
         return None;
     }
-    Some(files)
+    Some(count)
 }
 
 /// Reads a list of paths. A relative path would mean another folder for each way in which the host is started.

@@ -37,8 +37,16 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
             "mcp.toml:3: server \"a\": sandbox.network: \"some\" is not one of open, none; ",
         ),
         (
-            "sandbox = { processes = 9 }",
-            "mcp.toml:3: server \"a\": sandbox.processes: this version cannot count the processes of one server; remove the key",
+            "sandbox = { cpu = 2.0 }",
+            "mcp.toml:3: server \"a\": sandbox.cpu: this version cannot limit processor time; remove the key",
+        ),
+        (
+            "sandbox = { container = \"a\" }",
+            "mcp.toml:3: server \"a\": sandbox.container: this version starts no containers; write the command of docker or podman as `command`; remove the key",
+        ),
+        (
+            "sandbox = { processes = 2 }",
+            "mcp.toml:3: server \"a\": sandbox.processes: no program starts with less than 8 processes and threads; ",
         ),
         (
             "sandbox = { read = [\"src\"] }",
@@ -76,7 +84,7 @@ fn the_servers_own_word_counts_before_that_of_the_host() {
 }
 
 #[test]
-fn another_programs_sandbox_is_noted_and_not_taken() {
+fn the_sandbox_of_vs_code_counts_only_where_it_is_enabled() {
     let text = "[mcpServers.a]\ncommand = \"x\"\nsandbox = { filesystem = { allowWrite = [] } }\n";
     let config = parsed(text).unwrap();
     assert_eq!((of(&config), config.notes.len()), (None, 1), "{:?}", config.notes);
@@ -104,5 +112,44 @@ fn a_strict_server_has_no_network_unless_its_entry_says_so() {
     ] {
         let config = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\nsandbox = {text}\n")).unwrap();
         assert_eq!(of(&config), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_sandbox_of_vs_code_is_read_as_it_is() {
+    let read = |text: &str| {
+        let text = format!("{{\"servers\": {{\"a\": {{\"command\": \"x\", {text}}}}}}}");
+        let config = parse_str(&text, Syntax::Json, "mcp.json", &Vars::default()).expect("a config");
+        let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
+        (of(&config), notes)
+    };
+    let files = "\"filesystem\": {\"allowWrite\": [\"/srv/a\", \"/srv/b\"], \"denyRead\": [\"/home\"]}";
+    let network =
+        "\"network\": {\"allowedDomains\": [\"*.example.com\", \"a.example\"], \"deniedDomains\": [\"b.example\"]}";
+    let hosts = ["*.example.com", "a.example"].map(|host| host.parse().expect("a host"));
+    let both = Sandbox::on().write("/srv/a").write("/srv/b").hosts(hosts);
+    let enabled = "\"sandboxEnabled\": true";
+    for (text, expected) in [
+        (format!("{enabled}, \"sandbox\": {{{files}, {network}}}"), Some(both)),
+        (enabled.to_owned(), Some(Sandbox::on().without_network())),
+        (format!("{enabled}, \"sandbox\": {{\"network\": {{\"allowedDomains\": [\"*\"]}}}}"), Some(Sandbox::on())),
+        (format!("\"sandboxEnabled\": false, \"sandbox\": {{{files}, {network}}}"), None),
+    ] {
+        assert_eq!(read(&text), (expected, vec![]), "{text}");
+    }
+    // What cannot be kept is told.
+    let part = "\"filesystem\": {\"allowWrite\": [\"/srv/a\"], \"denyWrite\": [\"/srv/a/.git\"]}";
+    let domains =
+        "\"network\": {\"allowedDomains\": [\"*.example.com\", \"a b\"], \"deniedDomains\": [\"b.example.com\"]}";
+    let (_, notes) = read(&format!("{enabled}, \"sandbox\": {{{part}, {domains}}}"));
+    let stays = "this host cannot keep a part of what is allowed, so it stays allowed; allow less instead";
+    let expected = [
+        format!("sandbox.filesystem.denyWrite[0]: {stays}"),
+        "sandbox.network.allowedDomains[1]: \"a b\" is no name of a host, so it is not allowed".to_owned(),
+        format!("sandbox.network.deniedDomains[0]: {stays}"),
+    ];
+    assert_eq!(notes.len(), expected.len(), "{notes:?}");
+    for (note, expected) in notes.iter().zip(expected) {
+        assert!(note.ends_with(&expected), "{note}");
     }
 }

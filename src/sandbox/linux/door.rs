@@ -3,7 +3,8 @@
 //! The launcher listens on `127.0.0.1` in the sandbox's network, and sends that socket over a Unix socket in the
 //! server's folder, once, before it becomes the server. The host accepts on it from outside: a socket stays in the network
 //! in which it was made. So there is no process between the server and the proxy, and nothing of it is left when the
-//! server ends. **Invariant:** a door opens once for each start; the server never holds it.
+//! server ends. A watched server without a sandbox (`learn.rs`) has a door, too: a port of this machine.
+//! **Invariant:** a door opens once for each start; the server never holds it.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
@@ -26,8 +27,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::proxy::Proxy;
-use crate::config::SandboxHost;
+use super::proxy::{Proxy, Rules};
+use crate::config::{SandboxHost, WATCHED};
 use crate::counts::ServerCounts;
 use crate::dial::system;
 use crate::hex;
@@ -38,15 +39,25 @@ const PREFIX: &str = "door-";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most connections of one process at a time.
 const MOST: usize = 256;
+/// The user that a watched server names to its proxy.
+const USER: &str = "mcp-host";
 /// The answer to the launcher.
 const TAKEN: u8 = b'k';
 
 /// The host's side of the way out of one server's process.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: UnixListener,
-    path: PathBuf,
+    entrance: Entrance,
     hosts: Vec<SandboxHost>,
+}
+
+/// Where the connections of a server come in.
+#[derive(Debug)]
+enum Entrance {
+    /// The network of its sandbox: its launcher connects here, and sends the socket that the connections come from.
+    Inside { listener: UnixListener, path: PathBuf },
+    /// This machine: the server has no sandbox, and is watched. Who connects has to know the password.
+    Here { listener: TcpListener, password: String },
 }
 
 impl Door {
@@ -58,12 +69,26 @@ impl Door {
         let name = format!("{PREFIX}{}", hex::encode(&name));
         let listener = near(folder, &name, UnixListener::bind)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path: folder.join(name), hosts: hosts.to_owned() })
+        Ok(Self { entrance: Entrance::Inside { listener, path: folder.join(name) }, hosts: hosts.to_owned() })
     }
 
-    /// Returns where the launcher finds it.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Makes a door for a server without a sandbox, through which it reaches every host. Returns the URL of its proxy, too.
+    pub(super) fn open() -> io::Result<(Self, String)> {
+        let mut password = [0; 16];
+        getrandom::fill(&mut password).map_err(io::Error::other)?;
+        let password = hex::encode(&password);
+        let listener = TcpListener::bind((WATCHED, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("http://{USER}:{password}@{}", listener.local_addr()?);
+        Ok((Self { entrance: Entrance::Here { listener, password }, hosts: Vec::new() }, url))
+    }
+
+    /// Returns where the launcher finds it; `None` if no launcher looks for it.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.entrance {
+            Entrance::Inside { path, .. } => Some(path),
+            Entrance::Here { .. } => None,
+        }
     }
 
     /// Takes the socket of the next launcher, and serves what comes from it until `stop`.
@@ -71,39 +96,50 @@ impl Door {
     /// # Cancel safety
     /// A dropped future closes the door and all connections.
     pub(crate) async fn serve(self: Arc<Self>, server: Arc<str>, counts: Arc<ServerCounts>, stop: CancellationToken) {
-        let proxy = Arc::new(Proxy::new(server.clone(), self.hosts.clone(), counts, system()));
         let serving = async {
-            let inside = self.opened().await?;
-            accept(&inside, &proxy).await
+            match &self.entrance {
+                Entrance::Inside { listener, .. } => {
+                    let inside = opened(listener).await?;
+                    let rules = Rules::listed(self.hosts.clone(), system());
+                    accept(&inside, &Arc::new(Proxy::new(server.clone(), rules, counts))).await
+                }
+                Entrance::Here { listener, password } => {
+                    let here = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
+                    let proxy = Proxy::new(server.clone(), Rules::all(system()), counts);
+                    accept(&here, &Arc::new(proxy.for_those_who_know(USER, password))).await
+                }
+            }
         };
         if let Some(Err(error)) = stop.run_until_cancelled(serving).await {
             tracing::warn!("server `{server}`: the way out of its sandbox is closed: {error}");
-        }
-    }
-
-    /// Waits for the launcher, and takes the socket that it sends. Whoever sends none was not the launcher.
-    async fn opened(&self) -> io::Result<tokio::net::TcpListener> {
-        let door = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
-        loop {
-            let (mut launcher, _) = door.accept().await?;
-            let is_ours = launcher.peer_cred()?.uid() == rustix::process::geteuid().as_raw();
-            let Ok(Ok(socket)) = timeout(PATIENCE, received(&launcher)).await else { continue };
-            if !is_ours {
-                continue;
-            }
-            let listener = TcpListener::from(socket);
-            listener.set_nonblocking(true)?;
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            launcher.write_all(&[TAKEN]).await?;
-            return Ok(listener);
         }
     }
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // A launcher may have come and gone.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = self.path() {
+            // A launcher may have come and gone.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Waits for the launcher, and takes the socket that it sends. Whoever sends none was not the launcher.
+async fn opened(door: &UnixListener) -> io::Result<tokio::net::TcpListener> {
+    let door = tokio::net::UnixListener::from_std(door.try_clone()?)?;
+    loop {
+        let (mut launcher, _) = door.accept().await?;
+        let is_ours = launcher.peer_cred()?.uid() == rustix::process::geteuid().as_raw();
+        let Ok(Ok(socket)) = timeout(PATIENCE, received(&launcher)).await else { continue };
+        if !is_ours {
+            continue;
+        }
+        let listener = TcpListener::from(socket);
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        launcher.write_all(&[TAKEN]).await?;
+        return Ok(listener);
     }
 }
 
@@ -201,7 +237,7 @@ mod tests {
 
     fn serving(folder: &Path, stop: &CancellationToken) -> (PathBuf, impl Future<Output = ()> + use<>) {
         let door = Arc::new(Door::make(folder, &["a.example".parse().expect("a host")]).expect("a door"));
-        (door.path().to_owned(), door.serve("a".into(), Counts::default().of("a"), stop.clone()))
+        (door.path().expect("a path").to_owned(), door.serve("a".into(), Counts::default().of("a"), stop.clone()))
     }
 
     #[tokio::test]
@@ -238,7 +274,7 @@ mod tests {
         let mut names: Vec<_> =
             fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
         names.sort();
-        let mut expected = vec![living.path().to_owned(), other.path().to_owned()];
+        let mut expected: Vec<_> = [&living, &other].into_iter().filter_map(|door| door.path()).collect();
         expected.sort();
         assert_eq!(names, expected);
     }

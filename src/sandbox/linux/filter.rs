@@ -25,64 +25,64 @@ pub(super) enum Error {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls that are refused whatever their arguments.
-const REFUSED: [i64; 49] = [
+/// Calls that are refused whatever their arguments, by name.
+const REFUSED: [(&str, i64); 49] = [
     // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
+    ("ptrace", libc::SYS_ptrace),
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("process_vm_writev", libc::SYS_process_vm_writev),
+    ("process_madvise", libc::SYS_process_madvise),
+    ("pidfd_getfd", libc::SYS_pidfd_getfd),
+    ("kcmp", libc::SYS_kcmp),
     // Another view of the file system, and files without a path.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
+    ("mount", libc::SYS_mount),
+    ("umount2", libc::SYS_umount2),
+    ("pivot_root", libc::SYS_pivot_root),
+    ("chroot", libc::SYS_chroot),
+    ("fsopen", libc::SYS_fsopen),
+    ("fsconfig", libc::SYS_fsconfig),
+    ("fsmount", libc::SYS_fsmount),
+    ("fspick", libc::SYS_fspick),
+    ("move_mount", libc::SYS_move_mount),
+    ("open_tree", libc::SYS_open_tree),
+    ("mount_setattr", libc::SYS_mount_setattr),
+    ("open_by_handle_at", libc::SYS_open_by_handle_at),
+    ("quotactl", libc::SYS_quotactl),
+    ("quotactl_fd", libc::SYS_quotactl_fd),
     // Namespaces, in which a process has rights that it has not here.
-    libc::SYS_unshare,
-    libc::SYS_setns,
+    ("unshare", libc::SYS_unshare),
+    ("setns", libc::SYS_setns),
     // Keys of the user's session.
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
+    ("keyctl", libc::SYS_keyctl),
+    ("add_key", libc::SYS_add_key),
+    ("request_key", libc::SYS_request_key),
     // Work that the kernel does on behalf of a process, past this filter.
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
+    ("io_uring_setup", libc::SYS_io_uring_setup),
+    ("io_uring_enter", libc::SYS_io_uring_enter),
+    ("io_uring_register", libc::SYS_io_uring_register),
     // The kernel itself.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_kexec_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_nfsservctl,
-    libc::SYS_lookup_dcookie,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
+    ("bpf", libc::SYS_bpf),
+    ("perf_event_open", libc::SYS_perf_event_open),
+    ("userfaultfd", libc::SYS_userfaultfd),
+    ("kexec_load", libc::SYS_kexec_load),
+    ("init_module", libc::SYS_init_module),
+    ("finit_module", libc::SYS_finit_module),
+    ("delete_module", libc::SYS_delete_module),
+    ("nfsservctl", libc::SYS_nfsservctl),
+    ("lookup_dcookie", libc::SYS_lookup_dcookie),
+    ("syslog", libc::SYS_syslog),
+    ("vhangup", libc::SYS_vhangup),
     // The machine.
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
+    ("reboot", libc::SYS_reboot),
+    ("swapon", libc::SYS_swapon),
+    ("swapoff", libc::SYS_swapoff),
+    ("acct", libc::SYS_acct),
+    ("settimeofday", libc::SYS_settimeofday),
+    ("clock_settime", libc::SYS_clock_settime),
+    ("clock_adjtime", libc::SYS_clock_adjtime),
+    ("adjtimex", libc::SYS_adjtimex),
+    ("sethostname", libc::SYS_sethostname),
+    ("setdomainname", libc::SYS_setdomainname),
 ];
 
 /// Calls with other numbers under the x32 interface of x86-64, which a filter for x86-64 does not recognize: ptrace,
@@ -113,6 +113,11 @@ const KIND: u64 = 0xf;
 /// `TIOCSTI` and `TIOCLINUX`, which put text into a terminal as if it were typed.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
+/// Returns the names of the calls that are refused whatever their arguments.
+pub(in crate::sandbox) fn refused() -> impl Iterator<Item = &'static str> {
+    REFUSED.iter().map(|(name, _)| *name)
+}
+
 /// Puts the filter in force for this process, for good.
 pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
     for program in programs(plan)? {
@@ -136,7 +141,7 @@ fn errno(code: i32) -> SeccompAction {
 }
 
 fn rules(plan: &Plan) -> Result<Rules, BackendError> {
-    let mut calls: Vec<(i64, Vec<SeccompRule>)> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> = REFUSED.iter().map(|(_, call)| (*call, Vec::new())).collect();
     let namespaces = NAMESPACES.iter().map(|flag| u64::from(flag.unsigned_abs()));
     let namespaces = namespaces.map(|flag| rule([(0, SeccompCmpOp::MaskedEq(flag), flag)]));
     calls.push((libc::SYS_clone, namespaces.collect::<Result<_, _>>()?));

@@ -58,7 +58,8 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
         command.env_remove(name);
     }
     command.envs(plan.set.iter().map(|(name, path)| (name, path)));
-    command.envs(port.into_iter().flat_map(Plan::proxies));
+    let url = port.map(|port| format!("http://127.0.0.1:{port}"));
+    command.envs(url.iter().flat_map(|url| Plan::proxies(url)));
     if let Some(cwd) = &plan.cwd {
         command.current_dir(cwd);
     }
@@ -67,6 +68,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     }
     if let Some(memory) = plan.memory {
         limit(Resource::Data, memory)?;
+    }
+    if let Some(processes) = plan.processes {
+        limit(Resource::Nproc, processes)?;
     }
     if plan.is_watched {
         trace::mark();

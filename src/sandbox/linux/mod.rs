@@ -12,6 +12,7 @@ mod door;
 mod filter;
 mod grants;
 mod launch;
+mod learn;
 mod machine;
 mod namespaces;
 mod phases;
@@ -30,9 +31,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::door::Door;
+pub(super) use self::filter::refused as refused_calls;
 use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
+pub(super) use self::learn::{learned, unconfined};
 use self::machine::Kernel;
+use self::phases::Offline;
 use self::places::{Own, Places};
 use self::plan::{Bubble, Plan};
 use self::programs::Programs;
@@ -43,32 +47,37 @@ use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetw
 /// This program, even if its file has been replaced.
 const OURSELVES: &str = "/proc/self/exe";
 const NO_LAUNCHER: &str = "the embedding program does not begin with mcp_host::guard()";
+const ROOT: &str =
+    "the kernel does not count the processes of root, so `processes` limits nothing: run mcp-host as another account";
 const NO_STATE: &str = "there is no state directory for its own HOME";
 
 /// Returns what the sandbox needs and is not there. Blocks for some milliseconds if it needs namespaces.
 pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
-    let mut lacks = without_namespaces(has_state);
+    let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.clone().err()));
     lacks
 }
 
 /// Returns the same as far as it is known by now, without waiting for anything.
 pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
-    let mut lacks = without_namespaces(has_state);
+    let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::known).flatten().map(str::to_owned));
     lacks
 }
 
-fn without_namespaces(has_state: bool) -> Vec<String> {
+fn without_namespaces(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     let mut lacks: Vec<&str> = Kernel::here().lacks().collect();
+    lacks.extend((sandbox.processes.is_some() && rustix::process::geteuid().is_root()).then_some(ROOT));
     lacks.extend((!can_launch()).then_some(NO_LAUNCHER));
     lacks.extend((!has_state).then_some(NO_STATE));
     lacks.into_iter().map(str::to_owned).collect()
 }
 
-/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts.
+/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts, and processes are counted by account in each
+/// namespace of accounts.
 fn needs_namespaces(sandbox: &Sandbox) -> bool {
-    sandbox.level == SandboxLevel::Strict || matches!(sandbox.network, SandboxNetwork::Hosts(_))
+    let has_hosts = matches!(sandbox.network, SandboxNetwork::Hosts(_));
+    sandbox.level == SandboxLevel::Strict || has_hosts || sandbox.processes.is_some()
 }
 
 /// Reports whether there can be no launcher at all.
@@ -97,22 +106,9 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
     let places = Places::here(&state);
     let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_deref().ok());
     let machine = Machine { places, own, namespaces };
-    let phases = namespaces.and_then(|_| phases::of(&stdio, sandbox, &machine.places, &machine.own));
-    let mut set = Vec::new();
-    let mut first = None;
-    if let Some(phases) = phases {
-        set.push(phases.offline);
-        if !phases.mark.exists() {
-            let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
-            let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
-            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
-            let hosts = sandbox.clone().hosts(phases.hosts);
-            let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
-            first = Some(First { stdio, door, mark: phases.mark });
-        }
-    }
-    let (stdio, door) = machine.launcher(stdio, sandbox, &set)?;
-    Ok(Ready { stdio, door, first })
+    let (offline, first) = machine.divided(&stdio, sandbox)?.unzip();
+    let (stdio, door) = machine.launcher(stdio, sandbox, offline.as_slice())?;
+    Ok(Ready { stdio, door, first: first.flatten() })
 }
 
 /// What there is for one server on this machine.
@@ -124,6 +120,23 @@ struct Machine {
 }
 
 impl Machine {
+    /// Returns the variable that keeps a runner of packages offline, and what fetches its package if that was not done; `None`
+    /// if the command is not divided.
+    fn divided(&self, stdio: &Stdio, sandbox: &Sandbox) -> Result<Option<(Offline, Option<First>)>, Error> {
+        let Some(phases) = self.namespaces.and_then(|_| phases::of(stdio, sandbox, &self.places, &self.own)) else {
+            return Ok(None);
+        };
+        if phases.mark.exists() {
+            return Ok(Some((phases.offline, None)));
+        }
+        let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
+        let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
+        let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
+        let hosts = sandbox.clone().hosts(phases.hosts);
+        let (stdio, door) = self.launcher(fetch, &hosts, &[])?;
+        Ok(Some((phases.offline, Some(First { stdio, door, mark: phases.mark }))))
+    }
+
     /// Returns the launcher of a command, and the way out to the hosts of its sandbox. `set` are variables besides.
     fn launcher(
         &self,
@@ -139,7 +152,7 @@ impl Machine {
             _ => None,
         };
         let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
-        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants) };
+        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
         let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
         let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
         plan.set.extend(set);
@@ -174,7 +187,7 @@ fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: O
         program: program.to_owned(),
         is_whole,
         has_network: sandbox.network != SandboxNetwork::Open,
-        door: door.map(|door| door.path().to_owned()),
+        door: door.and_then(Door::path).map(Path::to_owned),
         links: links.into_iter().collect(),
         // What is granted below it would leave folders there.
         tmp: (is_whole && !has_tmp).then(|| own.tmp.clone()),
@@ -189,16 +202,10 @@ fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
     std::path::absolute(file).ok()
 }
 
-fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
+fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespaces: bool) -> Plan {
     let kernel = Kernel::here();
     let cwd = cwd(stdio, sandbox, own, &grants);
-    let mut set = vec![
-        ("TMPDIR", own.tmp.clone()),
-        ("XDG_CACHE_HOME", own.cache.clone()),
-        ("npm_config_cache", own.cache.join("npm")),
-        ("UV_CACHE_DIR", own.cache.join("uv")),
-        ("PIP_CACHE_DIR", own.cache.join("pip")),
-    ];
+    let mut set = Vec::from(own.variables());
     if sandbox.home == SandboxHome::Own {
         set.push(("HOME", own.home.clone()));
     }
@@ -213,6 +220,8 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
         is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
         memory: count(sandbox.memory),
+        // Outside of a namespace those of the whole account would count.
+        processes: count(sandbox.processes).filter(|_| has_namespaces),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
         cwd,

@@ -2,12 +2,12 @@
 //! server, offline.
 //!
 //! So a server reaches no registry, and what it runs stays what was fetched. There is nothing to divide where the server
-//! may reach every host. A command line that is not understood is not divided either, nor one whose registry is not
-//! known: it has the hosts of its entry.
+//! may reach every host. A command line that is not understood is not divided either: it has the hosts of its entry.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio as Stream};
 
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -15,6 +15,9 @@ use super::grants::variable;
 use super::places::{Own, Places};
 use crate::config::{Sandbox, SandboxHost, SandboxNetwork, Stdio};
 use crate::hex;
+
+/// The variable that keeps a runner offline, and its value.
+pub(super) type Offline = (&'static str, &'static str);
 
 /// How a command is divided.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub(super) struct Phases {
     /// The hosts that are reached for that; none if it was done.
     pub(super) hosts: Vec<SandboxHost>,
     /// The variable that keeps the runner offline.
-    pub(super) offline: (&'static str, &'static str),
+    pub(super) offline: Offline,
     /// The file that says that it was fetched.
     pub(super) mark: PathBuf,
 }
@@ -33,11 +36,23 @@ pub(super) struct Phases {
 struct Runner {
     name: &'static str,
     fetch: fn(&[String]) -> Option<Vec<String>>,
-    offline: (&'static str, &'static str),
-    /// Asks it for its registry, if no variable names one.
-    registry: fn() -> Option<String>,
-    /// Variables that name other registries.
-    registries: &'static [&'static str],
+    offline: Offline,
+    /// Returns the registry that it uses if nothing names another one.
+    usual: fn() -> Vec<String>,
+    /// Variables that name its registry.
+    instead: &'static [&'static str],
+    /// Variables that name registries besides.
+    besides: &'static [&'static str],
+    /// Its config, and how that names registries.
+    config: (&'static str, fn(&str) -> Registries),
+}
+
+/// Registries that a config names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Registries {
+    /// In place of the usual one.
+    instead: Vec<String>,
+    besides: Vec<String>,
 }
 
 const RUNNERS: [Runner; 2] = [
@@ -45,16 +60,19 @@ const RUNNERS: [Runner; 2] = [
         name: "npx",
         fetch: npx,
         offline: ("npm_config_offline", "true"),
-        registry: npm_registry,
-        registries: &["npm_config_registry", "NPM_CONFIG_REGISTRY"],
+        usual: npm_registry,
+        instead: &["npm_config_registry", "NPM_CONFIG_REGISTRY"],
+        besides: &[],
+        config: ("~/.npmrc", npmrc),
     },
     Runner {
         name: "uvx",
         fetch: uvx,
         offline: ("UV_OFFLINE", "1"),
-        // uv does not tell.
-        registry: || None,
-        registries: &["UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"],
+        usual: pypi,
+        instead: &["UV_DEFAULT_INDEX", "UV_INDEX_URL"],
+        besides: &["UV_INDEX", "UV_EXTRA_INDEX_URL"],
+        config: ("~/.config/uv/uv.toml", uv_toml),
     },
 ];
 
@@ -79,28 +97,38 @@ pub(super) fn of(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -
 }
 
 impl Runner {
-    /// Returns the hosts of the registries that the entry's variables and a listed `.npmrc` name, or of its own.
+    /// Returns the hosts of the registries that the entry's variables and a listed config name, and of the usual one if none is
+    /// named in its place.
     fn all_hosts(&self, stdio: &Stdio, sandbox: &Sandbox, places: &Places) -> Vec<SandboxHost> {
-        let named = self.registries.iter().filter_map(|name| variable(stdio, name));
-        let mut urls: Vec<String> = named.flat_map(|text| text.split(' ').map(of_index).collect::<Vec<_>>()).collect();
-        let npmrc = Path::new("~/.npmrc");
-        if self.name == "npx" && sandbox.read.iter().any(|path| places.meant(path) == places.meant(npmrc)) {
-            let text = std::fs::read_to_string(places.meant(npmrc)).unwrap_or_default();
-            urls.extend(registries(&text));
-        }
+        let named = |names: &[&str]| {
+            let texts = names.iter().filter_map(|name| variable(stdio, name));
+            texts.flat_map(|text| text.split(' ').map(of_index).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let (config, read) = self.config;
+        let config = places.meant(Path::new(config));
+        let is_listed = sandbox.read.iter().any(|path| config.starts_with(places.meant(path)));
+        let text = is_listed.then(|| std::fs::read_to_string(&config).ok()).flatten().unwrap_or_default();
+        let found = read(&text);
+        let mut urls = [named(self.instead), found.instead].concat();
         if urls.iter().all(|url| host_of(url).is_none()) {
-            urls.extend((self.registry)());
+            urls.extend((self.usual)());
         }
+        urls.extend([named(self.besides), found.besides].concat());
         urls.iter().filter_map(|url| host_of(url)).collect()
     }
 }
 
+/// Returns the hosts of PyPI: of its index, and of its files. uv does not tell them.
+fn pypi() -> Vec<String> {
+    [concat!("https://pypi", ".org/"), concat!("https://files.", "pythonhosted.org/")].map(str::to_owned).into()
+}
+
 /// Asks npm for the registry that it uses without a config of the user.
-fn npm_registry() -> Option<String> {
+fn npm_registry() -> Vec<String> {
     let mut command = Command::new("npm");
     command.args(["config", "get", "registry", "--userconfig=/dev/null"]).current_dir("/").stdin(Stream::null());
-    let said = command.output().ok().filter(|output| output.status.success())?.stdout;
-    String::from_utf8(said).ok().map(|url| url.trim().to_owned())
+    let said = command.output().ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    said.and_then(|said| String::from_utf8(said).ok()).map(|url| url.trim().to_owned()).into_iter().collect()
 }
 
 /// Returns the URL of an index, which may have a name before it.
@@ -108,13 +136,42 @@ fn of_index(text: &str) -> String {
     text.split_once('=').filter(|(name, _)| !name.contains('/')).map_or(text, |(_, url)| url).to_owned()
 }
 
-/// Returns the registries in the text of an `.npmrc`: of all packages, and of scopes.
-fn registries(text: &str) -> impl Iterator<Item = String> {
-    text.lines().filter_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        let key = key.trim();
-        (key == "registry" || key.ends_with(":registry")).then(|| value.trim().trim_matches('"').to_owned())
-    })
+/// Reads the registries in an `.npmrc`: of all packages, and of scopes.
+fn npmrc(text: &str) -> Registries {
+    let mut found = Registries::default();
+    for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
+        let value = || value.trim().trim_matches('"').to_owned();
+        match key.trim() {
+            "registry" => found.instead.push(value()),
+            key if key.ends_with(":registry") => found.besides.push(value()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Reads the indexes in a `uv.toml`. A text that is no TOML names none.
+fn uv_toml(text: &str) -> Registries {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "kebab-case")]
+    struct File {
+        index_url: Option<String>,
+        extra_index_url: Vec<String>,
+        index: Vec<Index>,
+    }
+    #[derive(Deserialize)]
+    struct Index {
+        url: String,
+        #[serde(default)]
+        default: bool,
+    }
+    let File { index_url, extra_index_url, index } = toml::from_str(text).unwrap_or_default();
+    let (instead, besides): (Vec<Index>, Vec<Index>) = index.into_iter().partition(|index| index.default);
+    let urls = |indexes: Vec<Index>| indexes.into_iter().map(|index| index.url);
+    Registries {
+        instead: urls(instead).chain(index_url).collect(),
+        besides: urls(besides).chain(extra_index_url).collect(),
+    }
 }
 
 fn host_of(url: &str) -> Option<SandboxHost> {
@@ -224,11 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn h108_registries_are_named_by_variables_and_by_npmrc() {
+    fn h108_registries_are_named_by_variables_and_by_configs() {
         let text = "; a comment\nregistry = \"https://r.example:8443/npm/\"\n@a:registry=http://s.example\n//r.example/:_authToken=x\n";
-        let hosts: Vec<String> =
-            registries(text).filter_map(|url| host_of(&url)).map(|host| host.to_string()).collect();
-        assert_eq!(hosts, ["r.example:8443", "s.example:80"]);
+        let hosts = |urls: Vec<String>| {
+            urls.iter().filter_map(|url| host_of(url)).map(|host| host.to_string()).collect::<Vec<_>>()
+        };
+        let Registries { instead, besides } = npmrc(text);
+        assert_eq!((hosts(instead), hosts(besides)), (vec!["r.example:8443".into()], vec!["s.example:80".into()]));
+        let text = "index-url = \"https://i.example/simple\"\nextra-index-url = [\"https://e.example\"]\n\
+                    [[index]]\nurl = \"https://d.example\"\ndefault = true\n[[index]]\nname = \"b\"\nurl = \"https://b.example\"\n";
+        let Registries { instead, besides } = uv_toml(text);
+        assert_eq!(hosts(instead), ["d.example:443", "i.example:443"]);
+        assert_eq!(hosts(besides), ["b.example:443", "e.example:443"]);
+        assert_eq!(uv_toml("no [ TOML"), Registries::default());
         assert_eq!(of_index("inner=https://i.example/simple?a=b"), "https://i.example/simple?a=b");
         assert_eq!(of_index("https://i.example/simple?a=b"), "https://i.example/simple?a=b");
         assert!(["npm_config_registry", "UV_INDEX", "PATH"].iter().all(|name| of_runner(name)));

@@ -124,4 +124,15 @@ impl Own {
         let [home, tmp, cache] = ["home", "tmp", "cache"].map(|name| folder.join(name));
         Ok(Self { folder, home, tmp, cache })
     }
+
+    /// Returns the variables by which programs find the folders for temporary files and caches.
+    pub(super) fn variables(&self) -> [(&'static str, PathBuf); 5] {
+        [
+            ("TMPDIR", self.tmp.clone()),
+            ("XDG_CACHE_HOME", self.cache.clone()),
+            ("npm_config_cache", self.cache.join("npm")),
+            ("UV_CACHE_DIR", self.cache.join("uv")),
+            ("PIP_CACHE_DIR", self.cache.join("pip")),
+        ]
+    }
 }

@@ -38,6 +38,8 @@ pub(super) struct Plan {
     pub(super) files: Option<u64>,
     /// The most bytes of data.
     pub(super) memory: Option<u64>,
+    /// The most processes and threads, in its namespace.
+    pub(super) processes: Option<u64>,
     /// Variables to set.
     pub(super) set: Vec<(String, PathBuf)>,
     /// Variables that the server's entry sets. They pass whatever their names.
@@ -77,10 +79,9 @@ impl Plan {
         is_proxy || leads_out && !self.own.iter().any(|own| own == name)
     }
 
-    /// Returns the variables by which programs find the proxy at this port of their own network.
-    pub(super) fn proxies(port: u16) -> impl Iterator<Item = (String, String)> {
-        let url = format!("http://127.0.0.1:{port}");
-        let each = move |name: &&str| [(*name).to_owned(), name.to_ascii_lowercase()].map(|name| (name, url.clone()));
+    /// Returns the variables by which programs find the proxy at this URL.
+    pub(super) fn proxies(url: &str) -> impl Iterator<Item = (String, String)> {
+        let each = |name: &&str| [(*name).to_owned(), name.to_ascii_lowercase()].map(|name| (name, url.to_owned()));
         // Without it, Node does not read the others.
         let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
         ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].iter().flat_map(each).chain([node]).collect::<Vec<_>>().into_iter()

@@ -166,7 +166,7 @@ fn h108_a_plan_holds_names_and_no_values() {
     let stdio = Stdio::new("x").env("TOKEN", "correct-horse").env("XDG_DATA_HOME", "/data");
     let own = Own::make(&account.at("home/.local/state/mcp-host"), "a-0").expect("folders");
     let grants = account.grants(&stdio, &Sandbox::on()).expect("grants");
-    let plan = super::plan(&stdio, &Sandbox::on(), &own, grants);
+    let plan = super::plan(&stdio, &Sandbox::on(), &own, grants, false);
     let text = serde_json::to_string(&plan).expect("JSON");
     assert!(text.contains("TOKEN") && !text.contains("correct-horse"), "{text}");
     assert_eq!(serde_json::from_str::<Plan>(&text).expect("a plan"), plan);

@@ -5,14 +5,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::OURSELVES;
+use super::{OURSELVES, filter};
 use crate::config::{BEGINS, Sandbox, Stdio};
 use crate::sandbox::{Error, Ready};
 
-/// How strace writes: all processes in one file, each line with its process, paths as a whole.
-const HOW: [&str; 6] = ["-f", "-qq", "-y", "-s", "4096", "-o"];
-/// Which calls it writes: those with paths, those of the network, and all others that can be refused by a filter.
-const CALLS: &str = "trace=all";
+/// How strace writes: all processes in one file, each line with its process, paths as a whole, and what is behind a socket.
+const HOW: [&str; 6] = ["-f", "-qq", "-yy", "-s", "64", "-o"];
+/// Which calls it writes of a confined server: all that can be refused. Only what failed counts.
+const OF_CONFINED: [&str; 3] = ["-e", "trace=all", "-Z"];
+/// Which lines it writes of another server: those of calls that have ended, each in one piece.
+const ENDED: &str = "status=successful,failed";
 
 /// Returns the command that starts the server of `ready` watched, if its sandbox says so.
 pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Ready, Error> {
@@ -25,10 +27,15 @@ pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Rea
         false => stdio.command,
     };
     let mut args: Vec<String> = HOW.map(str::to_owned).into();
-    args.extend([file.display().to_string(), "-e".to_owned(), CALLS.to_owned()]);
+    args.push(file.display().to_string());
     if sandbox.is_on() {
-        // Of a confined server only what failed counts.
-        args.push("-Z".to_owned());
+        args.extend(OF_CONFINED.map(str::to_owned));
+    } else {
+        // What has a path, what makes a connection, and what a filter refuses; a question mark, since not every machine has
+        // every call.
+        let refused = filter::refused().chain(["clone", "clone3"]).map(|call| format!(",?{call}"));
+        let calls = format!("trace=%file,%net{}", refused.collect::<String>());
+        args.extend(["-e", &calls, "-e", ENDED].map(str::to_owned));
     }
     args.extend(["--".to_owned(), command]);
     args.extend(stdio.args);

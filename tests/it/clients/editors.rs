@@ -27,8 +27,8 @@ fn vs_code() {
     old (line 36): sse http://127.0.0.1:3002/sse
     socket (line 37): stdio  []
       unusable: url: "unix" is not an MCP transport and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
-    note mcp.json:22: server "files": sandboxEnabled: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
-    note mcp.json:23: server "files": sandbox: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
+    note mcp.json:24: server "files": sandbox.filesystem.denyWrite[0]: this host cannot keep a part of what is allowed, so it stays allowed; allow less instead
+    note mcp.json:25: server "files": sandbox.network.deniedDomains[0]: this host cannot keep a part of what is allowed, so it stays allowed; allow less instead
     "#);
 }
 

@@ -111,7 +111,6 @@ fn vs_code() {
       unusable: env.PERPLEXITY_API_KEY: the input "perplexity-key" (Perplexity API key) has no value; set MCP_HOST_INPUT_PERPLEXITY_KEY
     github (line 17): http https://api.githubcopilot.com/mcp/
     regional (line 18): auto https://eu.example.com/mcp
-    note vscode.json:15: server "perplexity": sandboxEnabled: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
     "#);
 }
 
@@ -443,7 +442,7 @@ fn refused() {
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
     sandbox.toml:3: server "full": sandbox: "full" is no level of this version
       the levels are "off", "default", and "strict"
-    sandbox.toml:7: server "listed": sandbox.processes: this version cannot count the processes of one server
+    sandbox.toml:7: server "listed": sandbox.cpu: this version cannot limit processor time
       remove the key
     sandbox.toml:7: server "listed": sandbox.read[0]: "notes" is not a whole path
       write a path that begins with / or ~/

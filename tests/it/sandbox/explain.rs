@@ -39,7 +39,7 @@ fn explained(home: &Home, sandbox: &Value) -> Vec<(String, String, u64)> {
         .collect()
 }
 
-fn has_strace() -> bool {
+pub(super) fn has_strace() -> bool {
     let has = std::process::Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
     assert!(has || std::env::var_os("CI").is_none(), "strace is not here");
     has

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::support::{Home, can_have_namespaces};
 
 /// A page on loopback; returns its port.
-fn page() -> u16 {
+pub(super) fn page() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -24,7 +24,7 @@ fn page() -> u16 {
 }
 
 /// Fetches a page as a program that reads the variables of proxies does.
-fn fetch(port: u16) -> String {
+pub(super) fn fetch(port: u16) -> String {
     format!("import urllib.request\nr = urllib.request.urlopen('http://127.0.0.1:{port}/', timeout=20).read()")
 }
 

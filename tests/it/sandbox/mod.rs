@@ -3,7 +3,9 @@
 
 mod explain;
 mod hosts;
+mod learn;
 mod life;
+mod limits;
 mod phases;
 mod strict;
 mod support;

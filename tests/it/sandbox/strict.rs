@@ -42,7 +42,7 @@ const MORE: [(&str, &str); 11] = [
 /// Of these, what only root may do without a sandbox.
 const MORE_OF_ROOT: [&str; 1] = ["another account"];
 
-const LOOSE: &str = r#"{"bubble":null,"is_inside":false,"seen":{},"is_watched":false,"door":null,"keeps_files":false,"keeps_calls":false,"read":[],"write":[],"links":[],"network":true,"unix":true,"files":null,"memory":null,"set":[],"own":[],"cwd":null}"#;
+const LOOSE: &str = r#"{"bubble":null,"is_inside":false,"seen":{},"is_watched":false,"door":null,"keeps_files":false,"keeps_calls":false,"read":[],"write":[],"links":[],"network":true,"unix":true,"files":null,"memory":null,"processes":null,"set":[],"own":[],"cwd":null}"#;
 
 /// How a refusal begins: what is not there cannot be asked for.
 const REFUSALS: [&str; 8] = [

@@ -30,7 +30,7 @@ pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::registry::{Install, Outdated, RegistryCommand, Search, Show, Update};
 #[cfg(target_os = "linux")]
-pub(crate) use self::sandbox::{Sandbox, SandboxCommand, SandboxExplain};
+pub(crate) use self::sandbox::{Sandbox, SandboxCommand, SandboxExplain, SandboxLearn};
 pub(crate) use self::serve::{Daemon, Serve, Stdio, parse as parse_serving};
 #[cfg(feature = "package")]
 pub(crate) use self::setup::Package;
@@ -243,6 +243,16 @@ pub(crate) struct CallArgs {
     pub(crate) demo: Demo,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl CallArgs {
+    /// Reads the words behind `call`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read(words: &[String]) -> Result<Self, clap::Error> {
+        use clap::FromArgMatches as _;
+        let command = Self::augment_args(clap::Command::new("call").no_binary_name(true).disable_help_flag(true));
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
 }
 
 #[derive(Args, Debug)]

@@ -56,6 +56,15 @@ async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]
     (args.tool.clone(), &args.arguments)
 }
 
+/// Calls a tool of servers that are there already. Returns whether its answer is an error.
+#[cfg(target_os = "linux")]
+pub(super) async fn of_session(args: &CallArgs, session: &Session<'_>, output: &Output) -> Result<bool, Failure> {
+    let words = given::read(&args.arguments, output).await?;
+    parameters::for_tool(&words, None, Misfit::Refuse)?;
+    let (_, result) = call(args, &args.tool, &args.arguments, &words, session, output).await?;
+    Ok(result.member("isError").is_some_and(|flag| flag.as_str() == "true"))
+}
+
 /// Calls the tool. Returns its exposed name and its answer. `line` has the arguments as typed; in `words`, the texts of
 /// files replace their names.
 async fn call(

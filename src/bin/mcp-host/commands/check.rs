@@ -6,6 +6,7 @@ use mcp_host::config::{Config, ITSELF, NOT_APPROVED, Problem, Server, Transport}
 use mcp_host::{Host, Unstartable};
 use serde::Serialize;
 
+use super::unsuited;
 use crate::args::{Check, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -88,6 +89,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
     } else {
         print(&plan.config, &broken, endpoint.is_ok(), output)?;
         plan.tell_notes(output);
+        unsuited::notes(&plan.config).iter().for_each(|line| output.remark(line));
         plan.config.idle_scripts().iter().for_each(|line| output.remark(&format!("note: {}", text::line(line))));
     }
     warn_of_itself(&plan.config, output);

@@ -46,6 +46,7 @@ mod tokens;
 mod tools;
 #[cfg(feature = "top")]
 mod top;
+mod unsuited;
 mod unused;
 mod watch;
 

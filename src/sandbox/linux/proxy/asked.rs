@@ -14,6 +14,8 @@ pub(super) struct Asked {
     pub(super) port: u16,
     /// The head of a request of plain HTTP, as the host gets it; `None` asks for a tunnel.
     pub(super) head: Option<Vec<u8>>,
+    /// What shows that the client may ask, as it stands behind `Proxy-Authorization:`.
+    pub(super) proof: Option<String>,
 }
 
 /// Why nothing can be done with a request.
@@ -45,7 +47,8 @@ pub(super) fn http(head: &[u8]) -> Result<Asked, Misread> {
     }
     if method == "CONNECT" {
         let (host, port) = target.rsplit_once(':').ok_or(Misread::Host)?;
-        return tunnel(host, port.parse().map_err(|_| Misread::Host)?);
+        let asked = tunnel(host, port.parse().map_err(|_| Misread::Host)?)?;
+        return Ok(Asked { proof: lines.find_map(proof), ..asked });
     }
     let url = Url::parse(target).map_err(|_| Misread::Host)?;
     if url.scheme() != "http" {
@@ -56,7 +59,9 @@ pub(super) fn http(head: &[u8]) -> Result<Asked, Misread> {
     let authority = url.port().map_or_else(|| host.to_string(), |port| format!("{host}:{port}"));
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut out = format!("{method} {}{query} HTTP/1.1\r\nHost: {authority}\r\n", url.path());
+    let mut shown = None;
     for line in lines {
+        shown = shown.or_else(|| proof(line));
         let (name, _) = line.split_once(':').ok_or(Misread::Form)?;
         // A name with a blank, or a line that goes on in the next, is read differently by different servers.
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
@@ -69,7 +74,12 @@ pub(super) fn http(head: &[u8]) -> Result<Asked, Misread> {
         }
     }
     out.push_str("Connection: close\r\n\r\n");
-    Ok(Asked { host, port, head: Some(out.into_bytes()) })
+    Ok(Asked { host, port, head: Some(out.into_bytes()), proof: shown })
+}
+
+fn proof(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(':')?;
+    name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim().to_owned())
 }
 
 /// Reads the address of a SOCKS5 request, from its kind (RFC 1928, 4) on.
@@ -81,12 +91,12 @@ pub(super) fn socks(kind: u8, address: &[u8], port: [u8; 2]) -> Result<Asked, Mi
         3 => return tunnel(std::str::from_utf8(address).map_err(|_| Misread::Host)?, port),
         _ => return Err(Misread::Host),
     };
-    if port == 0 { Err(Misread::Host) } else { Ok(Asked { host, port, head: None }) }
+    if port == 0 { Err(Misread::Host) } else { Ok(Asked { host, port, head: None, proof: None }) }
 }
 
 fn tunnel(host: &str, port: u16) -> Result<Asked, Misread> {
     let host = parse_host(host).filter(|_| port != 0).ok_or(Misread::Host)?;
-    Ok(Asked { host, port, head: None })
+    Ok(Asked { host, port, head: None, proof: None })
 }
 
 #[cfg(test)]

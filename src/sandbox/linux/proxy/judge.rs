@@ -27,23 +27,36 @@ pub(super) enum Refusal {
 }
 
 /// What one server may reach.
-pub(super) struct Rules {
-    hosts: Vec<SandboxHost>,
+pub(in crate::sandbox::linux) struct Rules {
+    /// The listed hosts; `None` means all.
+    hosts: Option<Vec<SandboxHost>>,
     lookup: Lookup,
 }
 
 impl Rules {
-    pub(super) fn new(hosts: Vec<SandboxHost>, lookup: Lookup) -> Self {
-        Self { hosts, lookup }
+    /// Returns the rules of a list.
+    pub(in crate::sandbox::linux) fn listed(hosts: Vec<SandboxHost>, lookup: Lookup) -> Self {
+        Self { hosts: Some(hosts), lookup }
+    }
+
+    /// Returns the rules of a server that may reach what the user may, and is watched.
+    pub(in crate::sandbox::linux) fn all(lookup: Lookup) -> Self {
+        Self { hosts: None, lookup }
+    }
+
+    /// Reports whether everything is admitted.
+    pub(super) fn admit_all(&self) -> bool {
+        self.hosts.is_none()
     }
 
     /// Returns the addresses of a host, if it may be reached.
     pub(super) async fn judge(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refusal> {
         let is_named = |listed: &SandboxHost| listed.admits_host(host, port);
-        if !self.hosts.iter().any(is_named) {
+        let hosts = self.hosts.as_deref().unwrap_or_default();
+        if !self.admit_all() && !hosts.iter().any(is_named) {
             return Err(Refusal::Unlisted);
         }
-        let names_this_machine = self.hosts.iter().any(|listed| is_named(listed) && listed.is_loopback());
+        let names_this_machine = hosts.iter().any(|listed| is_named(listed) && listed.is_loopback());
         let found: Vec<IpAddr> = match host {
             Host::Ipv4(address) => vec![(*address).into()],
             Host::Ipv6(address) => vec![(*address).into()],
@@ -58,10 +71,10 @@ impl Rules {
         let may = |address: &IpAddr| {
             is_public(*address)
                 || names_this_machine && address.is_loopback()
-                || self.hosts.iter().any(|listed| listed.is_address(*address, port))
+                || hosts.iter().any(|listed| listed.is_address(*address, port))
         };
         // One address among others that leads inside is enough: the next connection might take that one.
-        if !found.iter().all(may) {
+        if !self.admit_all() && !found.iter().all(may) {
             return Err(Refusal::Internal);
         }
         Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
@@ -91,7 +104,7 @@ mod tests {
         port: u16,
     ) -> Result<usize, Refusal> {
         let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
-        let rules = Rules::new(hosts, leads_to(addresses));
+        let rules = Rules::listed(hosts, leads_to(addresses));
         rules.judge(&parse_host(host).expect("a host"), port).await.map(|found| found.len())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! In: a connection from the sandbox. Out: a tunnel to a host that its entry lists, or a refusal that is counted by the
 //! host's name. What goes through a tunnel is not looked into. `judge.rs` decides, `asked.rs` reads what is asked.
+//! The proxy of a watched server without a sandbox lets everything pass, and counts what was asked for.
 //! **Invariant:** nothing is connected to that was not judged, by the address that was judged.
 
 mod asked;
@@ -12,18 +13,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use url::Host;
 
 use self::asked::{Asked, Misread};
-use self::judge::{Refusal, Rules};
-use crate::config::SandboxHost;
+use self::judge::Refusal;
+pub(super) use self::judge::Rules;
 use crate::counts::ServerCounts;
-use crate::dial::{Lookup, explain};
+use crate::dial::{explain, is_public};
 
 /// How long a client may take to say what it wants.
 const SAYS: Duration = Duration::from_secs(10);
+/// How long a name may take to be resolved.
+const RESOLVE: Duration = Duration::from_secs(10);
 /// How long a host may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest head of a request, in bytes.
@@ -36,6 +41,8 @@ pub(super) struct Proxy {
     server: Arc<str>,
     rules: Rules,
     counts: Arc<ServerCounts>,
+    /// What a client shows; `None` if it need not show anything, because nobody else reaches the proxy.
+    proof: Option<String>,
 }
 
 /// How a client is answered.
@@ -46,8 +53,14 @@ enum Tongue {
 }
 
 impl Proxy {
-    pub(super) fn new(server: Arc<str>, hosts: Vec<SandboxHost>, counts: Arc<ServerCounts>, lookup: Lookup) -> Self {
-        Self { server, rules: Rules::new(hosts, lookup), counts }
+    pub(super) fn new(server: Arc<str>, rules: Rules, counts: Arc<ServerCounts>) -> Self {
+        Self { server, rules, counts, proof: None }
+    }
+
+    /// Serves clients with this name and password alone (RFC 7617).
+    pub(super) fn for_those_who_know(self, user: &str, password: &str) -> Self {
+        let proof = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        Self { proof: Some(format!("Basic {proof}")), ..self }
     }
 
     /// Serves one connection until either end closes it.
@@ -65,10 +78,18 @@ impl Proxy {
             Ok(asked) => asked,
             Err(misread) => return refuse(&mut client, tongue, Status::Misread, &misread.to_string()).await,
         };
-        let addresses = match self.rules.judge(&asked.host, asked.port).await {
+        if self.proof.is_some() && self.proof != asked.proof {
+            return refuse(&mut client, tongue, Status::Stranger, "this proxy is for one server").await;
+        }
+        // A resolver that does not answer is one that knows nothing.
+        let judging = timeout(RESOLVE, self.rules.judge(&asked.host, asked.port));
+        let addresses = match judging.await.unwrap_or(Err(Refusal::Unknown)) {
             Ok(addresses) => addresses,
             Err(refusal) => return self.refused(&mut client, tongue, &asked, &refusal).await,
         };
+        if self.rules.admit_all() {
+            self.note(&asked, &addresses);
+        }
         let mut host = match timeout(CONNECT, connect(&addresses)).await.unwrap_or_else(|_| Err(slow())) {
             Ok(host) => host,
             Err(error) => return refuse(&mut client, tongue, Status::Unreachable, &explain(&error)).await,
@@ -79,6 +100,15 @@ impl Proxy {
         }
         host.write_all(&rest).await?;
         copy_bidirectional(&mut client, &mut host).await.map(|_| ())
+    }
+
+    /// Counts what a watched server asked for: the host, and its addresses that have to be listed themselves.
+    fn note(&self, asked: &Asked, addresses: &[SocketAddr]) {
+        self.counts.refused().count(&format!("{}:{}", asked.host, asked.port));
+        let is_name = matches!(asked.host, Host::Domain(_));
+        for address in addresses.iter().filter(|address| is_name && !is_public(address.ip())) {
+            self.counts.refused().count(&address.to_string());
+        }
     }
 
     /// Counts a refusal, tells the first of each name, and answers.
@@ -168,6 +198,7 @@ async fn socks<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Result<
 #[derive(Clone, Copy)]
 enum Status {
     Misread,
+    Stranger,
     Refused,
     Unreachable,
 }
@@ -184,6 +215,7 @@ async fn refuse<S: AsyncWrite + Unpin>(client: &mut S, tongue: Tongue, status: S
         Tongue::Http => {
             let status = match status {
                 Status::Misread => "400 Bad Request",
+                Status::Stranger => "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"mcp-host\"",
                 Status::Refused => "403 Forbidden",
                 Status::Unreachable => "502 Bad Gateway",
             };
@@ -194,7 +226,7 @@ async fn refuse<S: AsyncWrite + Unpin>(client: &mut S, tongue: Tongue, status: S
         Tongue::Socks => {
             let code = match status {
                 Status::Misread => 7,
-                Status::Refused => 2,
+                Status::Refused | Status::Stranger => 2,
                 Status::Unreachable => 4,
             };
             client.write_all(&[SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0]).await?;

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::TcpListener;
 
-use super::Proxy;
+use super::{Proxy, Rules};
 use crate::counts::Counts;
 use crate::dial::system;
 
@@ -25,7 +25,12 @@ async fn host(end: &'static [u8]) -> u16 {
 async fn said(listed: &[String], bytes: &[u8]) -> (Vec<u8>, Vec<(String, u64)>) {
     let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
     let counts = Counts::default().of("a");
-    let proxy = Proxy::new("a".into(), hosts, counts.clone(), system());
+    let proxy = Proxy::new("a".into(), Rules::listed(hosts, system()), counts.clone());
+    (exchanged(&proxy, bytes).await, counts.refused().read().into_iter().collect())
+}
+
+/// Returns the answer of a proxy to these bytes.
+async fn exchanged(proxy: &Proxy, bytes: &[u8]) -> Vec<u8> {
     let (mut client, end): (DuplexStream, DuplexStream) = duplex(64 * 1024);
     let serving = proxy.serve(end);
     let asking = async move {
@@ -34,8 +39,29 @@ async fn said(listed: &[String], bytes: &[u8]) -> (Vec<u8>, Vec<(String, u64)>) 
         client.read_to_end(&mut got).await.expect("it answers");
         got
     };
-    let (_, got) = tokio::join!(serving, asking);
-    (got, counts.refused().read().into_iter().collect())
+    tokio::join!(serving, asking).1
+}
+
+#[tokio::test]
+async fn h108_the_proxy_of_a_watched_server_passes_and_counts_everything_for_that_server_alone() {
+    let port = host(b"end").await;
+    let counts = Counts::default().of("a");
+    let proxy = Proxy::new("a".into(), Rules::all(system()), counts.clone()).for_those_who_know("u", "p");
+    let head = format!("CONNECT localhost:{port} HTTP/1.1\r\n");
+    for strange in ["", "Proxy-Authorization: Basic dTpx\r\n"] {
+        let got = exchanged(&proxy, format!("{head}{strange}\r\n").as_bytes()).await;
+        assert!(got.starts_with(b"HTTP/1.1 407 "), "{strange}");
+    }
+    assert!(
+        exchanged(&proxy, b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x09")
+            .await
+            .starts_with(b"\x05\x00\x05\x02")
+    );
+    assert!(counts.refused().read().is_empty());
+    let known = format!("{head}proxy-authorization: Basic dTpw\r\n\r\nthe end");
+    assert!(exchanged(&proxy, known.as_bytes()).await.ends_with(b"\r\n\r\nthe end"));
+    let names: Vec<String> = counts.refused().read().into_keys().collect();
+    assert!(names.contains(&format!("localhost:{port}")) && names.contains(&format!("127.0.0.1:{port}")), "{names:?}");
 }
 
 #[tokio::test]

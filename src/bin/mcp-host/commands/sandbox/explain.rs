@@ -4,16 +4,16 @@
 //! shown as `hidden`. **Invariant:** names come from the server, and are escaped; nothing is written into the config.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mcp_host::ServerStatus;
 use mcp_host::config::{BEGINS, Sandbox, Transport};
 use serde::Serialize;
 
 use super::trace::{self, Failed, What};
+use super::{Folder, SLOWER};
 use crate::args::{Common, SandboxExplain};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -57,7 +57,7 @@ pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output)
         return Err(Failure::new(Exit::Usage, error));
     }
     let folder = Folder::make()?;
-    let file = folder.0.join("trace");
+    let file = folder.trace();
     if let Transport::Stdio(stdio) = &mut server.transport {
         stdio.sandbox = Some(sandbox.traced(&file));
     }
@@ -73,31 +73,6 @@ pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output)
     match status.iter().find_map(|server| failure(server, &again)) {
         Some(failure) => Err(failure),
         None => Ok(Exit::Ok),
-    }
-}
-
-/// How many times longer a start may take than without strace.
-const SLOWER: u32 = 5;
-
-/// A folder of the user alone; removed when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes a folder in the state directory: what strace writes names files of the user.
-    fn make() -> Result<Self, Failure> {
-        let Some(state) = state_directory() else {
-            return Err(Failure::new(Exit::Failed, "there is no state directory; set HOME"));
-        };
-        let folder = state.join(format!("trace-{}", std::process::id()));
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", folder.display())))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,14 +1,52 @@
-//! `mcp-host sandbox`: what the sandbox of a server refuses to it.
+//! `mcp-host sandbox`: what the sandbox of a server refuses to it, and what it would have to be given.
 
+mod did;
 mod explain;
+mod learn;
 mod trace;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 
 use crate::args::{Common, Sandbox, SandboxCommand};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
+use crate::servers::state_directory;
 
 pub(crate) async fn run(args: &Sandbox, common: &Common, output: &Output) -> Result<Exit, Failure> {
     match &args.what {
         SandboxCommand::Explain(args) => Box::pin(explain::run(args, common, output)).await,
+        SandboxCommand::Learn(args) => Box::pin(learn::run(args, common, output)).await,
+    }
+}
+
+/// How many times longer a start may take than without strace.
+const SLOWER: u32 = 5;
+
+/// A folder of the user alone; removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a folder in the state directory: what strace writes names files of the user.
+    fn make() -> Result<Self, Failure> {
+        let Some(state) = state_directory() else {
+            return Err(Failure::new(Exit::Failed, "there is no state directory; set HOME"));
+        };
+        let folder = state.join(format!("trace-{}", std::process::id()));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", folder.display())))?;
+        Ok(Self(folder))
+    }
+
+    /// Returns the file into which strace writes.
+    fn trace(&self) -> PathBuf {
+        self.0.join("trace")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

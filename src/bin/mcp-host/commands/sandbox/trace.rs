@@ -142,7 +142,7 @@ fn what(call: &str, arguments: &str) -> What {
 /// Returns the first path of a call as a whole one, if it can be known.
 fn path(arguments: &str) -> Option<String> {
     let (before, rest) = arguments.split_once('"')?;
-    let path = quoted(rest)?;
+    let (path, _) = quoted(rest)?;
     if path.starts_with('/') {
         return Some(path);
     }
@@ -152,22 +152,29 @@ fn path(arguments: &str) -> Option<String> {
 }
 
 /// Returns the text in quotes that stands behind a word; an `@` before it is a name without a path.
-fn after(arguments: &str, word: &str) -> Option<String> {
+pub(super) fn after(arguments: &str, word: &str) -> Option<String> {
     let rest = arguments.split_once(word)?.1;
     match rest.strip_prefix("@\"") {
-        Some(rest) => quoted(rest).map(|name| format!("@{name}")),
-        None => quoted(rest.strip_prefix('"')?),
+        Some(rest) => quoted(rest).map(|(name, _)| format!("@{name}")),
+        None => quoted(rest.strip_prefix('"')?).map(|(name, _)| name),
     }
 }
 
-/// Reads a text up to its closing quote: C's escapes, with octal numbers for other bytes.
-fn quoted(text: &str) -> Option<String> {
+/// Returns the number that stands behind a word, up to its closing parenthesis.
+pub(super) fn number(arguments: &str, word: &str) -> Option<u16> {
+    arguments.split_once(word)?.1.split_once(')')?.0.parse().ok()
+}
+
+/// Reads a text up to its closing quote: C's escapes, with octal numbers for other bytes. Returns what is behind it, too.
+pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut bytes = Vec::new();
-    let mut rest = text.bytes().peekable();
+    let mut rest = text.bytes().enumerate().map(|(at, byte)| (byte, at)).peekable();
     loop {
-        match rest.next()? {
-            b'"' => return Some(String::from_utf8_lossy(&bytes).into_owned()),
-            b'\\' => match rest.next()? {
+        let (byte, at) = rest.next()?;
+        match byte {
+            // A quote is a letter of its own, so the text can be cut behind it.
+            b'"' => return Some((String::from_utf8_lossy(&bytes).into_owned(), &text[at + 1..])),
+            b'\\' => match rest.next()?.0 {
                 b'n' => bytes.push(b'\n'),
                 b't' => bytes.push(b'\t'),
                 b'r' => bytes.push(b'\r'),
@@ -176,7 +183,7 @@ fn quoted(text: &str) -> Option<String> {
                 digit @ b'0'..=b'7' => {
                     let mut number = u32::from(digit - b'0');
                     for _ in 0..2 {
-                        if let Some(digit) = rest.next_if(|byte| matches!(byte, b'0'..=b'7')) {
+                        if let Some((digit, _)) = rest.next_if(|(byte, _)| matches!(byte, b'0'..=b'7')) {
                             number = number * 8 + u32::from(digit - b'0');
                         }
                     }

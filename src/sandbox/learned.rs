@@ -1,0 +1,43 @@
+//! What a server did while it was watched without a sandbox, and which of that each level would refuse.
+
+use std::path::PathBuf;
+
+/// What a server did with a path while it was watched without a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Touched {
+    /// It opened the file or folder to read, or ran the program.
+    Read(PathBuf),
+    /// It opened the file to write, or changed it in place.
+    Write(PathBuf),
+    /// It made, moved, or removed what has this name.
+    Name(PathBuf),
+}
+
+/// A path that one of the levels would have refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Needed {
+    /// The path; `~/…` below HOME.
+    pub path: PathBuf,
+    /// Whether the server wrote there.
+    pub writes: bool,
+    /// Whether the level `default` refuses it, unless it is listed.
+    pub default: bool,
+    /// Whether the level `strict` refuses it, unless it is listed.
+    pub strict: bool,
+    /// Whether [`Learned::read`] or [`Learned::write`] has it. Keys, HOME, and what is above it have to be listed by hand.
+    pub listed: bool,
+}
+
+/// What the entry of a server has to list so that a level lets it do what it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Learned {
+    /// What `read` has to list: whole paths, or `~/…`. Three files of one folder are that folder.
+    pub read: Vec<PathBuf>,
+    /// What `write` has to list.
+    pub write: Vec<PathBuf>,
+    /// Each path that a level would have refused.
+    pub needed: Vec<Needed>,
+}
