@@ -65,7 +65,7 @@ impl Watched<'_> {
             tokens: bytes.map(|bytes| of_bytes(bytes as u64)),
             login_until: gauges.token_expires.map(|second| second.saturating_mul(1000)),
             source: server.config.source.shown(),
-            target: server.config.transport.shown(),
+            target: server.scrubber.scrub(&server.config.transport.shown()).into_owned(),
         };
         // Every key is a string.
         to_raw_value(&watched).ok()

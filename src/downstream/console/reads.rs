@@ -91,7 +91,8 @@ impl Console {
         let lines = self.router.manager().record().lines_of(&config.name, LINES).into_iter();
         let lines = lines.filter_map(|line| RawValue::from_string(String::from_utf8(line).ok()?).ok()).collect();
         let editable = self.can_edit(&server);
-        Ok(Answer::of(&One { server: status, source, target: config.transport.shown(), editable, lines }))
+        let target = server.scrubber.scrub(&config.transport.shown()).into_owned();
+        Ok(Answer::of(&One { server: status, source, target, editable, lines }))
     }
 
     /// Finds a server by its name in the config or its alias.

@@ -49,7 +49,7 @@ impl World {
 
     /// Returns a config with secrets in every place that takes one.
     pub(crate) fn config(&self, home: &Path) -> Value {
-        std::fs::write(home.join("secret.env"), format!("OF_FILE='{}'\n", canary("env-file"))).unwrap();
+        std::fs::write(home.join("secret.env"), format!("OF_FILE_SECRET='{}'\n", canary("env-file"))).unwrap();
         std::fs::write(home.join("argument.txt"), format!("{}\n", canary("argument-of-file"))).unwrap();
         let gives = format!("printf '{{\"X-Given\": \"%s\"}}' '{}'", canary("header-helper"));
         std::fs::write(home.join("gives.sh"), gives).unwrap();
@@ -71,7 +71,7 @@ impl World {
                     "command": "/bin/sh", "restart": once, "envFile": "secret.env",
                     "args": ["-c", SHOUTS, format!("--token={}", canary("argument")), "--password", canary("argument-next"),
                         "${file:argument.txt}"],
-                    "env": { "VARIABLE": "${CANARY_VARIABLE}", "CANARY_INHERITED": null },
+                    "env": { "VARIABLE_SECRET": "${CANARY_VARIABLE}", "INHERITED_SECRET": null },
                 },
                 "in-url": refuses("url", format!("{url}/refuses").into()),
                 "query": refuses("url", format!("{}/refuses?key={}", self.origin, canary("url-query")).into()),
@@ -99,7 +99,7 @@ impl World {
         std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
         let mut command: Command = mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0", "-vv"]);
         command.env("PATH", "/usr/bin:/bin").env("CANARY_VARIABLE", canary("env-of-variable"));
-        command.env("CANARY_INHERITED", canary("env-inherited")).env("MCP_HOST_INPUT_ASKED", canary("input"));
+        command.env("INHERITED_SECRET", canary("env-inherited")).env("MCP_HOST_INPUT_ASKED", canary("input"));
         let daemon = Daemon::start(command);
         for server in ["✓ echo", "✓ works", "✓ guarded", " shouts ", " in-url ", " query ", " basic ", " helper "]
         {
