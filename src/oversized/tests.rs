@@ -66,7 +66,8 @@ fn what_is_small_or_no_plain_result_stays() {
     let tool = json!({ "name": "t", "_meta": { "anthropic/maxResultSizeChars": 6000 } });
     assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &results(100, 100)).is_none());
     // What the config says of the tool itself holds.
-    let limits = Results::default().of_tool(ToolResults { limit: Some(100), ..ToolResults::default() });
+    let own = ToolResults { limit: Some(100), ..ToolResults::default() };
+    let limits = Results::default().of_tool(own);
     assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &limits).is_some());
 }
 
