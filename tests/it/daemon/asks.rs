@@ -15,7 +15,7 @@ fn a_person_decides_on_calls_of_a_daemon() {
     let rules = json!([{ "name": "no-ask", "verdict": "deny", "tools": ["echo__ask"] }, { "name": "careful", "verdict": "ask", "tools": ["hint:read-only"], "proof": "person", "remember": "1h" }]);
     let echo = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"] });
     let host = json!({ "policy": { "rules": rules }, "audit": { "file": "audit.jsonl" } });
-    let daemon = daemon(home, &json!({ "host": host, "mcpServers": { "echo": echo } }));
+    let mut daemon = daemon(home, &json!({ "host": host, "mcpServers": { "echo": echo } }));
     daemon.hears("✓ echo");
     assert_eq!(run(home, &["asks"]), "exit 0\nnothing waits for your permission\n");
     let needs = run(home, &["check", "--needs", "echo__echo,echo__ask"]);
@@ -50,7 +50,8 @@ fn a_person_decides_on_calls_of_a_daemon() {
     }
     // The permission counts for an hour.
     assert!(run(home, &["call", "echo__echo", r#"{"text":"again"}"#]).starts_with("exit 0\n"));
-    drop(daemon);
+    // Killed, it would lose the last line.
+    daemon.end();
     let audit = std::fs::read_to_string(home.join("audit.jsonl")).unwrap();
     let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let verdicts: Vec<Value> =
