@@ -73,6 +73,7 @@ impl Pool {
     ///
     /// # Errors
     /// When there are as many clients as allowed, in all or for this principal, and all of them are busy.
+    #[cfg(any(test, all(unix, feature = "script")))]
     pub(crate) fn get(
         &self,
         identity: impl Into<Identity>,
