@@ -31,6 +31,8 @@ pub struct SandboxHost {
     is_domain: bool,
     /// The one port; `None` means those of the web.
     port: Option<u16>,
+    /// Whether its name may lead into the network around this machine.
+    is_near: bool,
 }
 
 /// Why a text names no host.
@@ -74,7 +76,7 @@ impl FromStr for SandboxHost {
         }
         let host = parse(name).ok_or(NotAHost::Name)?;
         let has_two = matches!(&host, Host::Domain(name) if name.contains('.'));
-        if is_domain && !has_two { Err(NotAHost::Star) } else { Ok(Self { host, is_domain, port }) }
+        if is_domain && !has_two { Err(NotAHost::Star) } else { Ok(Self { host, is_domain, port, is_near: false }) }
     }
 }
 
@@ -108,6 +110,24 @@ impl SandboxHost {
             IpAddr::V6(address) => Host::Ipv6(address),
         };
         self.admits_host(&host, port)
+    }
+
+    /// Lets the name lead into the network around this machine, too. Nothing that a config names does.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere there is no proxy")
+    )]
+    pub(crate) fn near(self) -> Self {
+        Self { is_near: true, ..self }
+    }
+
+    /// Reports whether its name may lead into the network around this machine.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere there is no proxy")
+    )]
+    pub(crate) fn is_near(&self) -> bool {
+        self.is_near
     }
 
     /// Reports whether this names the machine itself.

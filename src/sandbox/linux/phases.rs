@@ -109,12 +109,13 @@ impl Runner {
         let is_listed = sandbox.read.iter().any(|path| config.starts_with(places.meant(path)));
         let text = is_listed.then(|| std::fs::read_to_string(&config).ok()).flatten().unwrap_or_default();
         let found = read(&text);
-        let mut urls = [named(self.instead), found.instead].concat();
-        if urls.iter().all(|url| host_of(url).is_none()) {
-            urls.extend((self.usual)());
+        let hosts = |urls: Vec<String>| urls.iter().filter_map(|url| host_of(url)).collect::<Vec<_>>();
+        let mut all = hosts([named(self.instead), found.instead].concat());
+        if all.is_empty() {
+            all.extend(hosts((self.usual)()).into_iter().map(SandboxHost::near));
         }
-        urls.extend([named(self.besides), found.besides].concat());
-        urls.iter().filter_map(|url| host_of(url)).collect()
+        all.extend(hosts([named(self.besides), found.besides].concat()));
+        all
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! By host and port, as its entry lists them. Names are resolved here, so the address that is judged is the one that is
 //! connected to. A name leads to addresses of the public internet only; an address of this machine or of a private network
-//! has to be listed itself. So neither a name that its owner points at `127.0.0.1` nor the metadata of a cloud is reached
+//! has to be listed itself. Only the registry that this machine's own settings name may lie in a private network: companies have
+//! such registries, and no entry and no server chose it. So neither a name that its owner points at `127.0.0.1` nor the metadata of a cloud is reached
 //! by the way.
 
 use std::net::{IpAddr, SocketAddr};
@@ -57,6 +58,7 @@ impl Rules {
             return Err(Refusal::Unlisted);
         }
         let names_this_machine = hosts.iter().any(|listed| is_named(listed) && listed.is_loopback());
+        let may_be_near = hosts.iter().any(|listed| is_named(listed) && listed.is_near());
         let found: Vec<IpAddr> = match host {
             Host::Ipv4(address) => vec![(*address).into()],
             Host::Ipv6(address) => vec![(*address).into()],
@@ -71,6 +73,7 @@ impl Rules {
         let may = |address: &IpAddr| {
             is_public(*address)
                 || names_this_machine && address.is_loopback()
+                || may_be_near && is_near(*address)
                 || hosts.iter().any(|listed| listed.is_address(*address, port))
         };
         // One address among others that leads inside is enough: the next connection might take that one.
@@ -79,6 +82,16 @@ impl Rules {
         }
         Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
+}
+
+/// Reports whether a neighbor of this machine can have the address. The metadata of clouds is at addresses of the link.
+fn is_near(address: IpAddr) -> bool {
+    let is_of_link = match address.to_canonical() {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let address = address.to_canonical();
+    !(is_of_link || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
 #[cfg(test)]
@@ -132,6 +145,28 @@ mod tests {
             ("2852039166", 80, &[], Err(Refusal::Unlisted)),
         ] {
             assert_eq!(judged(&list, addresses, host, port).await, expected, "{host}:{port} at {addresses:?}");
+        }
+    }
+    #[tokio::test]
+    async fn h108_the_registry_of_this_machine_may_be_in_its_network() {
+        for (addresses, expected) in [
+            (&["10.0.0.7"][..], Ok(1)),
+            (&["fd00::1", "1.1.1.1"], Ok(2)),
+            (&["127.0.0.1"], Err(Refusal::Internal)),
+            (&["::ffff:127.0.0.1"], Err(Refusal::Internal)),
+            (&["169.254.169.254"], Err(Refusal::Internal)),
+            (&["10.0.0.7", "fe80::1"], Err(Refusal::Internal)),
+            (&["0.0.0.0"], Err(Refusal::Internal)),
+        ] {
+            let registry = "registry.example".parse::<SandboxHost>().expect("a host").near();
+            let rules = Rules::listed(vec![registry], leads_to(addresses));
+            let host = |name: &str| parse_host(name).expect("a host");
+            assert_eq!(
+                rules.judge(&host("registry.example"), 443).await.map(|found| found.len()),
+                expected,
+                "{addresses:?}"
+            );
+            assert_eq!(rules.judge(&host("other.example"), 443).await, Err(Refusal::Unlisted));
         }
     }
 }
