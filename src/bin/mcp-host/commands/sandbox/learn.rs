@@ -44,7 +44,7 @@ struct Row {
     listed: bool,
 }
 
-/// What was seen of a server.
+/// The files, calls and hosts that a server used.
 #[derive(Debug, Default)]
 struct Seen {
     rows: Vec<Row>,
@@ -184,7 +184,7 @@ fn short(host: &str) -> Option<String> {
     short.parse::<SandboxHost>().ok().map(|_| short.to_owned())
 }
 
-/// Returns the value of `sandbox` that lists what was learned.
+/// Returns a value of `sandbox` that allows the files and hosts that the server used.
 fn table(seen: &Seen) -> serde_json::Value {
     let mut table = json!({ "level": "strict" });
     let paths = |paths: &[std::path::PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
@@ -225,7 +225,7 @@ fn tell(seen: &Seen, name: &str, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what to do with what is not listed.
+/// Tells the user how to allow the rows that the table leaves out.
 fn hints(seen: &Seen, name: &str) -> Vec<String> {
     let has = |kind: &str| seen.rows.iter().any(|row| row.kind == kind && !row.listed);
     let has_call = |word: &str| seen.rows.iter().any(|row| row.kind == "call" && row.what.contains(word));

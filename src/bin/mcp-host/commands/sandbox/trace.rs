@@ -165,7 +165,7 @@ pub(super) fn number(arguments: &str, word: &str) -> Option<u16> {
     arguments.split_once(word)?.1.split_once(')')?.0.parse().ok()
 }
 
-/// Reads a text up to its closing quote: C's escapes, with octal numbers for other bytes. Returns what is behind it, too.
+/// Reads a text with the escapes of C up to its closing quote. Returns the text, and the rest of the line.
 pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes().enumerate().map(|(at, byte)| (byte, at)).peekable();
