@@ -1,11 +1,10 @@
-//! A small state file that one user's host processes share. It is read whole, changed under a file lock, and written
-//! whole or not at all (`docs/hazards.md` H94). Every file lock is taken in this file, and every wait for a disk
-//! happens here.
+//! A small state file that all mcp-host processes of one user share. It is read whole, changed under a file lock, and
+//! written whole or not at all (`docs/hazards.md` H94). Only this source file takes file locks and flushes to disk.
 //!
 //! **Invariant:** a file that cannot be understood, because it is broken or from another version, is never overwritten.
 //! If a process is killed at any moment, the file is as it was before the change or after it. Work that may wait for
-//! another process or for a disk runs [`aside`], on a thread that may block. A debug build panics if such work would
-//! block a thread of the async runtime.
+//! another process or for a disk is passed to [`aside`], which runs it on a thread that may block. A debug build panics if
+//! such work runs on a thread of the async runtime.
 
 use std::cell::Cell;
 use std::fmt;
@@ -335,7 +334,7 @@ pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(AGAIN),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "another program holds its lock"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another program has locked the file"));
             }
             Err(error) => return Err(error.into()),
         }

@@ -371,7 +371,7 @@ mod tests {
         server
     }
 
-    /// Refuses a request for lack of these scopes, and returns the scopes that the user is then asked for, if any.
+    /// Refuses a request because these scopes are missing. Returns the scopes that the user is then asked for, if any.
     async fn asked(server: &Arc<Authorizer>, scopes: &str) -> Option<String> {
         let held = server.current.load_full();
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scopes}\"");

@@ -268,7 +268,7 @@ impl Scope<'_> {
 
 /// Suggests what to do about a variable that is not set.
 pub(super) fn set_it(name: &str) -> String {
-    format!("set it before the host starts: export {name}=…")
+    format!("set it before mcp-host starts: export {name}=…")
 }
 
 fn unset(name: &str) -> Resolved {

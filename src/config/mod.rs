@@ -190,9 +190,10 @@ keys! {
         unusable: Option<Unusable> = None,
         /// The server's entry in a project's config, and whether the user has approved it; `None` for other configs.
         project: Option<Project> = None,
-        /// The hash of the entry as written, with its variables unexpanded; `None` if a program made it.
+        /// The hash of the entry as written, before variables are expanded; `None` if the entry came from code, not from a
+        /// file.
         entry: Option<String> = None,
-        /// What the lock approves of the server; `None` if no lock has this entry.
+        /// The definitions that `mcp-host.lock` approves for this server; `None` if no lock has this entry.
         locked: Option<Locked> = None,
         /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
         /// that it reports are trusted. No config file can set this.

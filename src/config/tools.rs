@@ -49,7 +49,8 @@ impl<T: Layer + Clone> Layer for BTreeMap<String, T> {
     }
 }
 
-/// Declares a table of settings, as `keys!` does, with each default left to the type, and lays it over another one.
+/// Declares a table of settings, as `keys!` does. The default of each setting is that of its type, and one table can be laid
+/// over another.
 macro_rules! layered {
     (
         $(#[$meta:meta])*

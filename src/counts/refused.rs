@@ -1,8 +1,8 @@
-//! The hosts that the sandbox of a server refused, by name, and how often. Of a server that is watched without a sandbox, all that
-//! it asked for.
+//! Counts the network hosts that the sandbox of a server refused, by name. For a server that is only watched (`sandbox
+//! learn`), it counts every host that the server asked for.
 //!
-//! **Invariant:** the number of names has a cap, since a server chooses them. A server that was refused nothing has one
-//! empty cell.
+//! **Invariant:** the number of names has a cap, since a server chooses them. A server that was refused nothing costs one
+//! empty `OnceLock`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};

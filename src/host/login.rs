@@ -28,7 +28,7 @@ impl Host {
         self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
-    /// Takes all steps of a login that change nothing: asks the server who issues its tokens, and looks whether that
+    /// Takes all steps of a login that change nothing: asks the server who issues its tokens, and checks whether that
     /// authorization server could sign a user in for this client. Returns its issuer.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use crate::registry::{Kind, Neighbours, Offer};
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How long to let servers start first, where no list waits for the records.
 const AFTER_START: Duration = Duration::from_millis(100);
-/// How often to look whether the records have changed.
+/// How often to check whether the records have changed.
 const LOOK: Duration = Duration::from_millis(500);
 /// Within how much time two writes may have the same time: file systems count in ticks.
 const SAME_TIME: Duration = Duration::from_millis(100);

@@ -312,7 +312,7 @@ impl Record {
         }
     }
 
-    /// Takes the place of one call that begins now among those of this second that have events.
+    /// Claims one of the places that a second has for calls with events. Returns whether one was free.
     fn has_place(&self, now: u64) -> bool {
         let second = now / 1000;
         let place = |busy: u64| match (busy / PLACES == second, busy % PLACES) {

@@ -1,8 +1,9 @@
 //! Merges the parts of all servers into one catalog.
 //!
-//! A server's part is made once for each of its offers (`part.rs`). A merge takes it as it is, unless the other servers
-//! are in its way; then only that server is settled again (`settle.rs`). So a merge costs something for each server, and
-//! for each name that another server could have, too, but nothing for a definition.
+//! A server's part is made once for each of its offers, which are its lists at one time (`part.rs`). A merge takes the part
+//! as it is, unless one of its names collides with another server's; then that server alone gets its names anew
+//! (`settle.rs`). So the cost of a merge grows with the servers and with the names that could collide, not with the
+//! definitions.
 
 use std::sync::Arc;
 

@@ -33,7 +33,8 @@ pub(super) fn compacted(definition: &Raw, how: Compact) -> Option<Raw> {
     (edited != *definition).then_some(edited)
 }
 
-/// Lightens a schema. `is_schema` is false for an object whose members are named by the tool, such as `properties`.
+/// Removes from a schema what `how` leaves out. `is_schema` is false for a map such as `properties`, whose keys are the
+/// tool's own names.
 fn lighten(value: &mut Value, is_schema: bool, how: Compact) {
     match value {
         Value::Object(members) => {

@@ -30,7 +30,7 @@ pub(crate) struct Fault {
 /// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// JSON Schema forbids a value in the schema. Holds the place of that value, a JSON Pointer.
+    /// The schema has a value that JSON Schema forbids. Holds the JSON Pointer to that value.
     Wrong(String),
     /// A reference leads out of the schema, or nowhere.
     Reference,

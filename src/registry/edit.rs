@@ -212,7 +212,10 @@ impl ArgumentEdit {
         if !self.known.contains(key)
             && (self.known.iter().any(|name| is_known(name)) || self.rules.iter().any(|rule| is_known(&rule.raw)))
         {
-            return Err(format!("{} differs from an argument of its only in case", quoted(key)));
+            return Err(format!(
+                "{} and another argument of the tool differ only in upper and lower case",
+                quoted(key)
+            ));
         }
         Ok(key)
     }
@@ -294,9 +297,9 @@ mod tests {
             (r#"{"org":"mine"}"#, r#"it takes no "org""#),
             (r#"{"q":"x"}"#, r#"it takes no "q""#),
             (r#"{"gone":1}"#, r#"it takes no "gone""#),
-            (r#"{"ORG":"mine"}"#, r#""ORG" differs from an argument of its only in case"#),
+            (r#"{"ORG":"mine"}"#, r#""ORG" and another argument of the tool differ only in upper and lower case"#),
             (r#"{"\u006frg":"mine"}"#, r#"it takes no "org""#),
-            (r#"{"Query":1}"#, r#""Query" differs from an argument of its only in case"#),
+            (r#"{"Query":1}"#, r#""Query" and another argument of the tool differ only in upper and lower case"#),
             (r#"{"query":1,"quer\u0079":2}"#, r#""query" is given twice"#),
         ] {
             assert_eq!(apply(&edit, given), Err(why.to_owned()), "{given}");

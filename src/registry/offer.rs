@@ -510,7 +510,7 @@ impl Draft {
         }
         if over > 0 {
             let caps = format!("{} tools, {} bytes of definitions", caps.tools, caps.definitions);
-            problems.texts.insert(0, format!("{over} of its {kind} left out: one server may list {caps}"));
+            problems.texts.insert(0, format!("{over} of its {kind} are left out: the limit for one server is {caps}"));
         }
         if circular > 0 {
             problems.texts.insert(0, format!("{circular} of its {kind} left out: they come from this host itself"));

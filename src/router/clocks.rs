@@ -1,15 +1,16 @@
 //! The deadlines of a request to a server. Pure: events ([`Sign`]) and the time come in; what comes out is whether the
 //! wait is over ([`Late`]).
 //!
-//! | turn | `Progress` | `Asked` | `Settled` | `Slept` | `Due` |
+//! | turn | `Progress` | `Asked`: a question came | `Settled`: one was answered | `Slept`: the machine did | `Due`: the deadline is past |
 //! |---|---|---|---|---|---|
-//! | `Server` | restarts | person, if a question is open | = | = , later | silent, or too long |
-//! | `Person` | – | = | server; the person's time counts for neither | = , later | unanswered, if a question is open; else as `Server` |
+//! | `Server` | `idle` starts anew | `Person` | – | later | silent, or too long |
+//! | `Person` | – | – | `Server`, once no question is open | later | unanswered |
 //!
-//! Each row is whose turn it is, each column an event, each cell the effect. `=` keeps the turn; a dash keeps the turn
-//! and its deadline; "later" moves the deadline by the time slept. `idle` is how long the server may be silent,
-//! `patience` how long a person may take to answer, and `end` when the request ends at the latest. A person's time does
-//! not count toward `end`.
+//! A cell says whose turn it is then, or what happens to the deadline. A dash is nothing; "later" moves the deadline by the
+//! time slept. If a question is answered before its event comes, the server has the turn and `idle` starts anew.
+//!
+//! `idle` is how long the server may be silent, `patience` how long a person may take to answer, and `end` when the request
+//! ends at the latest. A person's time does not count toward `end`.
 
 use std::time::Duration;
 

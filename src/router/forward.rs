@@ -293,7 +293,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Reports whether the request may be sent again after this error. If so, that try is used up.
+    /// Reports whether the request may be sent again after this error. A yes uses up one of its retries.
     pub(super) fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
         match error.fate() {
             Fate::NeverLeft => Instant::now() < self.until,

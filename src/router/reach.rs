@@ -49,10 +49,10 @@ pub(super) enum Hold {
 
 /// How long a call waits for the lane of its lease before it gets a second lease beside that one.
 const LANE: Duration = Duration::from_secs(5);
-/// How long a call waits if no lease is free, but an idle one of the same principal was used only a moment ago and may
-/// soon be taken.
+/// How long a call waits for an idle lease of the same principal that another call used a moment ago, so that it cannot be
+/// reassigned yet.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The least time from one such try to the next.
+/// The shortest time between two tries to get that lease.
 const AGAIN: Duration = Duration::from_millis(100);
 /// How many leases a request tries if the server's era changes meanwhile.
 const LEASES: usize = 3;

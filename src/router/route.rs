@@ -251,8 +251,8 @@ impl From<Request> for Routed {
 }
 
 impl Routed {
-    /// Returns the HTTP headers in which the client must repeat arguments of the tool that it calls; none if the client
-    /// was not told so.
+    /// Returns the HTTP headers in which the client must repeat arguments of the tool that it calls. There are none if the
+    /// tool as the client saw it names none.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };

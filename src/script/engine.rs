@@ -132,7 +132,7 @@ impl<O: Outside + 'static> World<'_, O> {
         })
     }
 
-    /// Looks whether the script has ended. Returns the last thing to say then.
+    /// Checks whether the script has ended. Returns the last thing to say then.
     fn look(&self, ctx: &Ctx<'_>, script: &Script, start: &Start) -> Option<Said> {
         let promise = script.promise.clone().restore(ctx).ok()?;
         let fault = script.fault.clone().restore(ctx).ok()?;

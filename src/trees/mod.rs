@@ -57,7 +57,7 @@ pub(crate) enum Error {
     #[error("there is no folder for locked trees: neither HOME nor XDG_DATA_HOME is set")]
     NoStore,
     /// What is in the store is not what was installed.
-    #[error("the installed tree of {spec} is another one than its lock's: {why}")]
+    #[error("the installed tree of {spec} differs from its lock: {why}")]
     Changed {
         /// The package.
         spec: String,
@@ -249,7 +249,8 @@ pub(crate) fn is_locked(stdio: &Stdio) -> bool {
     stdio.package.as_ref().is_some_and(|package| package.digest.is_some())
 }
 
-/// Looks whether the tree of a server is there, but not at each file of it. Blocks for a moment.
+/// Checks that the installed tree of a server exists, but not each file of it. Returns the command that starts the server.
+/// Blocks for a moment.
 pub(crate) fn look(stdio: &Stdio) -> Result<Stdio, Error> {
     match stdio.package.as_ref().filter(|package| package.digest.is_some()) {
         None => Ok(stdio.clone()),
@@ -296,7 +297,7 @@ fn started(stdio: &Stdio, package: &Package, tree: &Path, start: &Start) -> Resu
     let own = stdio.args[at + 1..].to_vec();
     let inside = |path: &str| -> Result<String, Error> {
         let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-        let why = "its start leads out of it".to_owned();
+        let why = "the file that starts it is outside the tree".to_owned();
         let whole = tree.join(path).into_os_string().into_string();
         whole.ok().filter(|_| is_inside).ok_or_else(|| Error::Changed { spec: spec.clone(), why })
     };

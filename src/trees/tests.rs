@@ -99,12 +99,12 @@ fn what_is_not_installed_or_something_else_never_starts() {
         let start = Start::Node { script: "../../elsewhere.js".to_owned() };
         let digest = installed.package.digest.clone().unwrap();
         write(&place, &Record::new(digest, hashes(&place.tree()).unwrap(), start));
-    }), @"the installed tree of @ada/files@1.2.3 is another one than its lock's: its start leads out of it");
+    }), @"the installed tree of @ada/files@1.2.3 differs from its lock: the file that starts it is outside the tree");
     insta::assert_snapshot!(other(|installed| {
         let place = installed.place();
         let start = Start::Node { script: "other.js".to_owned() };
         write(&place, &Record::new("sha256:00".to_owned(), hashes(&place.tree()).unwrap(), start));
-    }), @"the installed tree of @ada/files@1.2.3 is another one than its lock's: it was made from another lock");
+    }), @"the installed tree of @ada/files@1.2.3 differs from its lock: it was made from another lock");
     insta::assert_snapshot!(other(|installed| fs::write(installed.place().record_file(), "{").unwrap()), @"the installed tree of @ada/files@1.2.3 cannot be read: EOF while parsing an object at line 1 column 1");
 }
 

@@ -417,7 +417,8 @@ impl Life {
         })));
     }
 
-    /// Marks the lease ready: calls may use the connection, and the server learns what clients want.
+    /// Marks the lease ready: calls may use the connection, and the server gets the log level and the subscriptions of the
+    /// clients.
     fn connect(&self) {
         let Some(connection) = self.connection.clone() else { return };
         // Locked until the connection is stored: a client that stops watching meanwhile must find this connection.

@@ -139,7 +139,7 @@ async fn pages(
         }
         match outcome {
             Ok(page) if connection.is_modern() && !is_complete(&page) => {
-                lock(builder).fail(kind, &format!("{method} answered with a result that is not complete"));
+                lock(builder).fail(kind, &format!("the resultType of its {method} result is not `complete`"));
                 return Ok(());
             }
             Ok(page) => match read(builder, kind, &page, has_tasks).await {

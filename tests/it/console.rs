@@ -378,14 +378,14 @@ fn the_command_opens_the_page_and_ends_its_sessions() {
     ");
     let mut daemon = daemon(home, &config(&json!({})));
     daemon.hears("✓ echo");
-    assert!(daemon.hears("open the page").contains(&format!("mcp-host open --listen 127.0.0.1:{}", daemon.port)));
+    assert!(daemon.hears("open the web page").contains(&format!("mcp-host open --listen 127.0.0.1:{}", daemon.port)));
     let shown = run(home, &["open", "--no-browser"]);
     let secret = code(shown.lines().nth(1).unwrap()).to_owned();
     assert_snapshot!(shown.replace(&daemon.port, "PORT").replace(&secret, "CODE"), @r"
     exit 0
     http://127.0.0.1:PORT/#k=CODE
-    it is good once, and for 10 minutes
-    from another machine, first: ssh -L PORT:127.0.0.1:PORT THIS-MACHINE
+    it works once, and within 10 minutes
+    from another machine, run first: ssh -L PORT:127.0.0.1:PORT THIS-MACHINE
     ");
     let page = Page::begin(&daemon, &secret);
     assert_eq!(page.get("server?name=echo")["server"]["name"], "echo");
@@ -460,7 +460,7 @@ fn serve_prints_a_link_at_a_terminal() {
         .current_dir(home);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.contains("open the page"));
+    let line = lines.find(|line| line.contains("open the web page"));
     let line = line.unwrap_or_default();
     child.kill().unwrap();
     child.wait().unwrap();

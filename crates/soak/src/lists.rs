@@ -96,7 +96,7 @@ impl Home {
         fs::write(self.at("silent"), "").map_err(told)
     }
 
-    /// Waits until the lists of every server are kept.
+    /// Waits until the lists of every server are in the state directory.
     fn wait_kept(&self) -> Result<(), String> {
         let begun = Instant::now();
         let is_listing = |path: &Path| path.extension().is_some_and(|end| end == "json");
@@ -107,7 +107,7 @@ impl Home {
             }
             pause(Duration::from_millis(20));
         }
-        Err(format!("the lists of {SERVERS} servers are not kept within {PATIENCE:?}"))
+        Err(format!("the lists of {SERVERS} servers are not in the state directory after {PATIENCE:?}"))
     }
 }
 

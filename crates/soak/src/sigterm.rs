@@ -18,9 +18,9 @@ use crate::soak::{Plan, Verdict};
 
 /// The drain, then the stop of the servers, then a little.
 const PROMISE: Duration = Duration::from_secs(17);
-/// Concurrent hosts. They mostly wait: a round is as long as the drain and the stop of stubborn processes.
+/// How many hosts run at once. Each mostly waits: for the drain, and for processes that ignore SIGTERM.
 const BESIDE: usize = 6;
-/// Concurrent hosts of a whole run.
+/// The same, in a run with `--whole`.
 const BESIDE_WHOLE: usize = 10;
 const CALLERS: usize = 8;
 

@@ -71,7 +71,7 @@ const TABLE: &[Row] = &[
     ),
     (
         &["validate", "lint", "verify", "dry-run"],
-        "`mcp-host check` checks the config, `mcp-host check --connect` the servers, too",
+        "`mcp-host check` checks the config; with `--connect` it checks the servers, too",
     ),
     (
         &["config", "configure", "settings", "edit", "init", "setup", "sync"],

@@ -143,7 +143,8 @@ impl Starter {
         let state = state_directory().ok_or("neither HOME nor XDG_STATE_HOME is set")?;
         let (path, log) = self.launch.log(&state).map_err(|error| format!("{}: {error}", state.display()))?;
         self.log = path;
-        let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
+        let program =
+            std::env::current_exe().map_err(|error| format!("mcp-host cannot find its own executable: {error}"))?;
         let mut command = Command::new(program);
         command.arg("__daemon").arg(self.launch.at.word());
         for file in &self.launch.files {

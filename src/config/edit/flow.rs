@@ -55,7 +55,7 @@ pub(super) fn place(root: &Span, path: &[Step]) -> Option<Range<usize>> {
 }
 
 impl Text<'_> {
-    /// Returns the replacements for a change. `path` is the way of the change below `root`.
+    /// Returns the replacements for a change. `path` leads from `root` to the place of the change.
     pub(super) fn splices(self, root: &Span, path: &[Step], op: &Op) -> Option<Vec<Splice>> {
         match op {
             Op::Insert { at, key, node, source, .. } => {

@@ -93,7 +93,7 @@ struct Edit<'a> {
 }
 
 impl Edit<'_> {
-    /// Follows the way to the place of the change. `holder` is the item whose value `found` is.
+    /// Follows `path` to the place of the change. `found` is the value of `holder`. Returns `None` if there is no such place.
     fn below(&self, found: &Found, holder: Option<&Item>, path: &[Step]) -> Option<Vec<Splice>> {
         let block = match found {
             Found::Flow(span) => {

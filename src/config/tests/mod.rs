@@ -52,8 +52,8 @@ fn variables_by_the_table() {
         assert_eq!(argument(text, &vars).as_deref(), Ok(expected), "{text}");
     }
     for (text, expected) in [
-        ("${B}", "the variable B is not set; set it before the host starts: export B=…"),
-        ("${env:B}", "the variable B is not set; set it before the host starts: export B=…"),
+        ("${B}", "the variable B is not set; set it before mcp-host starts: export B=…"),
+        ("${env:B}", "the variable B is not set; set it before mcp-host starts: export B=…"),
         ("${input:x.y}", "the input \"x.y\" has no value; set MCP_HOST_INPUT_X_Y"),
         ("${keyring:k}", "this build has no keyring to take \"k\" from; use ${env:NAME} or ${file:PATH}"),
         ("${cmd: ls}", "${cmd:…} would run a command, which a config may not do; use ${env:NAME}"),
@@ -96,8 +96,8 @@ fn h92_a_missing_variable_concerns_one_server() {
         "fine": { "command": "c" } } }"#;
     let config = good(text, &[]);
     let why: Vec<_> = config.servers.iter().map(|server| server.unusable.as_ref().map(ToString::to_string)).collect();
-    let url = "url: the variable A_URL is not set; set it before the host starts: export A_URL=…; \
-               headers.Authorization: the variable B_TOKEN is not set; set it before the host starts: export B_TOKEN=…";
+    let url = "url: the variable A_URL is not set; set it before mcp-host starts: export A_URL=…; \
+               headers.Authorization: the variable B_TOKEN is not set; set it before mcp-host starts: export B_TOKEN=…";
     assert_eq!(why[0].as_deref(), Some(url));
     assert_eq!(why[1], None);
     let named = |why: &String| why.starts_with("envFile: \"") && why.contains("/not-there.env\" cannot be read: ");

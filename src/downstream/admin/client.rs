@@ -173,8 +173,8 @@ pub(crate) struct Grounds {
 pub(crate) type No = (Refusal, String);
 
 impl Grounds {
-    /// Judges an introduction. Returns the environment variables (names or patterns) whose values the client must
-    /// prove, or why it is refused. Reads the file system.
+    /// Decides whether a client may join, from its first message. Returns the environment variables (names or patterns)
+    /// whose values the client must prove that it has, or why it is refused. Reads the file system.
     pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
         if !matches!((client.v, &client.view), (VERSION, None) | (WITH_VIEW, Some(_))) {
             return Err((Refusal::Other, format!("this daemon knows version {WITH_VIEW} of the request")));

@@ -257,7 +257,7 @@ pub(crate) struct Feed {
     from: Option<u64>,
     /// The events from before the feed was opened. They are written before the snapshot; `None` once that is done.
     past: Option<Past>,
-    /// How many of them were no longer kept when it was their turn.
+    /// How many past events were dropped before the feed could write them.
     gone: u64,
     watcher: Watcher,
     /// The number of the last event that was written.

@@ -261,7 +261,7 @@ async fn h80_a_token_of_a_session_opens_nothing_else() {
     assert_eq!(home.get("/console/tools", "scraper").await.no(), (401, "no_session".to_owned()));
 }
 
-/// What a web page can send. The guard looks at each request first, so the files are refused, too.
+/// Sends what the page of another site could send. The guard checks every request, so the page's own files are refused, too.
 #[tokio::test]
 async fn h79_another_page_gets_nothing() {
     let home = home().await;

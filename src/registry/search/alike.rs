@@ -1,4 +1,4 @@
-//! Words that tools and those who look for tools use alike. One table; pure.
+//! Groups of words that mean the same to those who look for a tool. One table; pure.
 //!
 //! A word of a query also finds the other words of its groups, at a lower weight. The groups are about what tools do in
 //! general, not about any server.

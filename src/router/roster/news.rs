@@ -1,8 +1,8 @@
 //! Tells listeners which clients connect and leave.
 //!
-//! Thousands of clients may connect and leave each second. **Invariant:** however far a listener is behind, it costs a
-//! few kept events and two counts. It hears of the first clients one by one and then gets the totals for the others, so
-//! its counts are always right.
+//! Thousands of clients may connect and leave each second. **Invariant:** a slow listener costs a few
+//! queued events and two counts at most. While its queue is full, further events only add to the counts, so its totals
+//! are always right.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

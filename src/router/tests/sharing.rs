@@ -291,7 +291,8 @@ async fn by_profile_one_process_a_set_of_capabilities() {
     assert!(said[0] == said[1] && said[0] != said[2], "{said:?}");
 }
 
-/// Like the program's own servers: their questions make no client share less, and clients are not asked in advance.
+/// A server in this process may send requests to its clients. They share it all the same, and nobody asks them for their
+/// roots in advance.
 #[tokio::test(start_paused = true)]
 async fn what_a_server_in_this_process_asks_moves_nobody() {
     let world = world(&[Asked::ROOTS.with(Asked::ELICITATION)], |entry| entry.sharing = Sharing::Profile);

@@ -91,7 +91,7 @@ impl Door {
         }
     }
 
-    /// Takes the socket of the next launcher, and serves what comes from it until `stop`.
+    /// Receives the listening socket that the launcher of the sandbox opened inside, and serves its connections until `stop`.
     ///
     /// # Cancel safety
     /// A dropped future closes the door and all connections.

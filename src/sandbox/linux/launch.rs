@@ -29,7 +29,7 @@ pub(in crate::sandbox) fn become_server(arguments: impl Iterator<Item = OsString
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, String> {
     let plan = arguments.next().and_then(|plan| plan.into_string().ok()).ok_or("there is no plan")?;
-    let mut plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not one: {error}"))?;
+    let mut plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not valid: {error}"))?;
     let program = arguments.nth(1).ok_or("there is no program")?;
     limit(Resource::Core, 0)?;
     if let Some(bubble) = plan.bubble.take() {

@@ -65,7 +65,7 @@ impl Places {
         Self::of(state, variable("HOME"), variable("XDG_CONFIG_HOME"))
     }
 
-    /// Returns the places of an account with this HOME, and this folder for configs if it has another one than usual.
+    /// Returns the places of an account with this HOME, and this folder for configs if it has an unusual one.
     pub(super) fn of(state: &Path, named_home: Option<PathBuf>, config: Option<PathBuf>) -> Self {
         let home = named_home.as_ref().and_then(|home| home.canonicalize().ok());
         let mut keys: Vec<PathBuf> = vec![state.to_owned()];

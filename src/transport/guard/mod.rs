@@ -173,7 +173,9 @@ impl Post {
                     tracing::debug!("the guard is not waited for: no thread");
                 }
             }
-            Err(error) => tracing::warn!("no guard: servers would outlive a host that is killed: {error}"),
+            Err(error) => {
+                tracing::warn!("the guard cannot be started, so servers go on running if mcp-host is killed: {error}")
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** messages are passed on without waiting, so one slow client never stops a server's reader. The table
 //! of waiting requests is behind a plain lock that is never held across an `await`: a separate task that owns it would
-//! cost each call two wake-ups. No request waits for room in the table: it is refused. If several clients use the
-//! lease, each gets at most half of `pendingPerServer`.
+//! cost each call two wake-ups. If the table is full, a request is refused at once. If several clients share the
+//! connection, each gets at most half of `pendingPerServer`.
 
 mod asks;
 mod callers;

@@ -43,7 +43,7 @@ fn a_variable_that_is_not_set_fails_the_check() {
     a       stdio      unusable  x
     --- stderr
     error: mcp.json:1: server "a": env.KEY: the variable NOT_SET is not set
-    help: set it before the host starts: export NOT_SET=…
+    help: set it before mcp-host starts: export NOT_SET=…
     "#);
 }
 

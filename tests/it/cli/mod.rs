@@ -474,7 +474,7 @@ fn colors_are_ours_alone() {
     ESC[31mESC[1merror:ESC[0m mcp.json:1: server `a\u{1b}[2J`: cannot start `\u{1b}[31mx`: not found on PATH
     ESC[36mESC[1mhelp:ESC[0m install it, or give its full path
     ESC[31mESC[1merror:ESC[0m mcp.json:1: server "b": command: the variable NOT_SET is not set
-    ESC[36mESC[1mhelp:ESC[0m set it before the host starts: export NOT_SET=…
+    ESC[36mESC[1mhelp:ESC[0m set it before mcp-host starts: export NOT_SET=…
     "#);
     for args in [["check", "--json", "--color=always"], ["check", "--quiet", "--color=never"], ["check", "-q", "-q"]] {
         let shown = run_with(config, &[&args[..], &["-c", "mcp.json"]].concat());

@@ -89,7 +89,7 @@ fn claude_code() {
       call timeout 120s
     notion (line 17): sse https://mcp.notion.com/sse headers by ["/opt/bin/headers.sh"]
     db (line 23): stdio uvx ["mcp-server-postgres", "--dsn", "${DATABASE_URL}"] PGOPTIONS=-c statement_timeout=5s
-      unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts: export DATABASE_URL=…
+      unusable: args[2]: the variable DATABASE_URL is not set; set it before mcp-host starts: export DATABASE_URL=…
     note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`
     note claude-code.json:5: projects: servers of other projects are not read: /home/ada/src/shop (local-only)
     "#);
@@ -246,7 +246,7 @@ fn seed() {
       call timeout 30s
       retries 3
       about Gopher and Gemini as tools
-      unusable: env.GOPHER_TOKEN: the variable GOPHER_TOKEN is not set; set it before the host starts: export GOPHER_TOKEN=…
+      unusable: env.GOPHER_TOKEN: the variable GOPHER_TOKEN is not set; set it before mcp-host starts: export GOPHER_TOKEN=…
     keyed (line 13): http https://seed.example.com/mcp X-API-Key: sk
     basic (line 18): sse https://seed.example.com/sse Authorization: Basic YWRhOm9wZW4gc2VzYW1l
       retries 0

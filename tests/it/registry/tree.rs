@@ -92,7 +92,7 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
     tokio::task::block_in_place(|| {
         let before = home.text();
         let said = home.run(&INSTALL);
-        assert!(said.contains("its tree is locked: npm ci --ignore-scripts, started from there\n"), "{said}");
+        assert!(said.contains("from a locked copy of its packages: npm ci --ignore-scripts\n"), "{said}");
         assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
         assert!(home.log("npx.log").is_empty(), "the runner is not started");
         let npm = std::fs::read_to_string(home.file("npm.log")).unwrap();
@@ -178,7 +178,7 @@ async fn install_scripts_run_only_if_the_user_says_so() {
         assert!(home.run(&["remove", "notes"]).starts_with("exit 0\n"));
         // The tree that is there lacks what the scripts would have made.
         let said = with(&INSTALL);
-        assert!(said.contains("its tree is locked: npm ci, with install scripts, started from there\n"), "{said}");
+        assert!(said.contains("from a locked copy of its packages: npm ci, with install scripts\n"), "{said}");
         assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
         assert_eq!(log().matches("|ci|--no-audit|").count(), 1, "{}", log());
         assert!(log().contains("|install|--package-lock-only|--package-lock=true|--ignore-scripts|"), "{}", log());
@@ -204,7 +204,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         exit 0
         SERVER PACKAGE HAS LATEST TREE
         notes npm @ada/notes 1.0.0 2.0.0 locked
-        mcp-host update NAME takes the latest version
+        mcp-host update NAME installs the latest version
         ");
         assert_snapshot!(home.run(&["update", "notes", "--yes"]), @"
         exit 2
@@ -217,7 +217,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         notes 2.0.0
         version 1.0.0 to 2.0.0
         command npx -y @ada/notes@1.0.0 /srv, with @ada/notes@2.0.0 in place of @ada/notes@1.0.0
-        it runs as you; its tree is locked: npm ci --ignore-scripts, started from there
+        it runs as you; from a locked copy of its packages: npm ci --ignore-scripts
         variable NOTES_TEAM, new
         error: server `notes`: nothing was fetched or written: there is no terminal to ask on
         help: mcp-host update notes … --yes does it

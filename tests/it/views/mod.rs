@@ -158,7 +158,7 @@ async fn edits(client: &mut Client) {
     assert_eq!((&search["title"], &search["inputSchema"]["required"]), (&json!("Find"), &Value::Null));
     for (arguments, why) in [
         (json!({ "org": "mine" }), r#"it takes no "org""#),
-        (json!({ "ORG": "mine" }), r#""ORG" differs from an argument of its only in case"#),
+        (json!({ "ORG": "mine" }), r#""ORG" and another argument of the tool differ only in upper and lower case"#),
         (json!({ "q": 1 }), r#"it takes no "q""#),
     ] {
         let answer = client.ask("tools/call", json!({ "name": "code__search", "arguments": arguments })).await;

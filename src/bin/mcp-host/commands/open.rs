@@ -70,8 +70,8 @@ fn print(link: &PageLink, output: &Output) -> Result<Exit, Failure> {
     }
     let url = checked(link)?;
     output.line(url.as_str())?;
-    output.remark(&format!("it is good once, and for {} minutes", link.expires_in / 60));
-    output.remark(&format!("from another machine, first: ssh -L {0}:127.0.0.1:{0} THIS-MACHINE", link.port));
+    output.remark(&format!("it works once, and within {} minutes", link.expires_in / 60));
+    output.remark(&format!("from another machine, run first: ssh -L {0}:127.0.0.1:{0} THIS-MACHINE", link.port));
     Ok(Exit::Ok)
 }
 

@@ -115,11 +115,11 @@ fn page_line(endpoint: &HttpEndpoint, address: SocketAddr, console: Console, out
     }
     let command = format!("mcp-host open{}", listen_flag(address));
     if !output.live() {
-        return Some(format!("open the page       {command}"));
+        return Some(format!("open the web page   {command}"));
     }
     let link = endpoint.page_link(OpenRequest::default().shown()).ok()?;
     let (url, minutes) = (link.url, link.expires_in / 60);
-    Some(format!("open the page       {url}   (good once, for {minutes} minutes; later: {command})"))
+    Some(format!("open the web page   {url}   (good once, for {minutes} minutes; later: {command})"))
 }
 
 /// Prints commands to try with the demo.
@@ -129,7 +129,7 @@ fn hints(scheme: &str, address: SocketAddr, page: Option<&str>, output: &Output)
     output.remark(&format!("see the servers     mcp-host status{}", listen_flag(address)));
     page.inspect(|page| output.whole(page));
     output.remark("see progress        mcp-host call --demo echo__countdown from=3");
-    output.remark("see a question      mcp-host call --demo echo__ask");
+    output.remark("answer a question   mcp-host call --demo echo__ask");
     output.remark("stop                Ctrl-C");
 }
 

@@ -28,8 +28,8 @@ impl Item<'_> {
     }
 }
 
-/// Returns what waits at these servers, of all in the config, as far as the names match `glob`; and notes about servers
-/// with a lock, which decides in the user's place.
+/// Returns the definitions of these servers that wait for approval and whose names match `glob`. Also returns a note for
+/// each server with a lock: there the lock decides, not the user.
 pub(super) async fn of<'a>(
     config: &'a Config,
     servers: impl Iterator<Item = &'a Server>,

@@ -60,7 +60,7 @@ pub(super) async fn trees() -> Vec<Finding> {
     vec![Finding::warn(STATE, what, format!("rm -r {}", trees.join(" ")))]
 }
 
-/// Looks whether `serve` could listen where the config says.
+/// Checks whether `serve` could listen where the config says.
 pub(super) fn port(config: &Config) -> Vec<Finding> {
     let listen = config.host.listen;
     if listen.port() == 0 || admin::serving(listen).is_some() {

@@ -59,7 +59,7 @@ pub(super) async fn look(
     Ok(found)
 }
 
-/// Looks whether the login that a server wants would work: all steps that change nothing are taken.
+/// Checks whether the login that a server wants would work: all steps that change nothing are taken.
 async fn login(session: &Session<'_>, status: &ServerStatus, again: &str) -> Finding {
     let name = &status.name;
     let help = format!("mcp-host login {}{again}", quoted(name));

@@ -1,4 +1,4 @@
-//! Makes an edit: looks whether the config is read as well with it as without it, writes it, and keeps what the user has
+//! Makes an edit: checks whether the config is read as well with it as without it, writes it, and keeps what the user has
 //! approved of a project approved.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::text;
 
 /// How often to begin again when another program writes the file at the same time.
 const TRIES: usize = 20;
-/// When to look whether another program has written over the edit.
+/// When to check whether another program has written over the edit.
 pub(in crate::commands) const LOOK: Duration = Duration::from_secs(1);
 
 /// An edit, as `--json` prints it.

@@ -92,7 +92,7 @@ fn print(rows: &[Row], output: &Output) -> Result<Exit, Failure> {
         ]);
     }
     output.table(table)?;
-    output.remark("mcp-host update NAME takes the latest version");
+    output.remark("mcp-host update NAME installs the latest version");
     Ok(Exit::Ok)
 }
 

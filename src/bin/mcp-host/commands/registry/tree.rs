@@ -47,7 +47,7 @@ impl Tree {
     pub(super) fn told(&self, kind: Kind) -> String {
         match (self, kind) {
             (Self::Locked(maker, scripts), _) => {
-                format!("it runs as you; its tree is locked: {}, started from there", maker.shown(*scripts))
+                format!("it runs as you, from a locked copy of its packages: {}", maker.shown(*scripts))
             }
             (Self::Bundle(_), _) => "it runs as you; it is unpacked, and started from there".to_owned(),
             (Self::Unlocked, Kind::Npm) => unlocked("npm is not here; its runner fetches"),

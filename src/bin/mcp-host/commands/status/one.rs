@@ -66,7 +66,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("refused", refused(row), Tone::Warn);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
-        let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);
+        let dropped = format!("{} (responses without a request, notifications over the rate limit)", row.dropped);
         say("dropped", vec![dropped], Tone::Plain);
     }
     say("problems", row.problems.clone(), Tone::Warn);

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::state::App;
 use super::view;
 
-/// How long the thread of the keys waits before it looks whether it should end.
+/// How long the thread of the keys waits before it checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
 /// How many keys may wait.
 const KEYS: usize = 64;

@@ -485,7 +485,7 @@ impl<'a, S: Source> Pump<'a, S> {
         away.next = now + if away.waits.is_some() { SOON } else { LATER };
     }
 
-    /// Starts a host in this process if the client is still there, since no daemon came back.
+    /// No daemon came back: starts a host in this process if the client is still there.
     fn stand_alone(&mut self) {
         if !self.hears {
             return self.give_up();
