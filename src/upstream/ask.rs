@@ -48,7 +48,7 @@ enum Back {
     Gatherer(oneshot::Sender<Outcome>),
 }
 
-/// What became of a question.
+/// How a question ended.
 #[derive(Clone, Copy)]
 enum AskEnd {
     Answered,
@@ -57,7 +57,7 @@ enum AskEnd {
 }
 
 impl AskEnd {
-    /// Returns as what it counts.
+    /// Returns the counter for a question of this kind that ended this way; `None` if such questions are not counted.
     fn count(self, method: &Method) -> Option<Count> {
         Some(match (method, self) {
             (Method::Elicit, Self::Answered) => Count::ElicitationAnswered,

@@ -40,7 +40,7 @@ struct Life {
     policy: Policy,
     state: State,
     connection: Option<Arc<Connection>>,
-    /// What starts in place of the entry's command: its tree was looked at, and its sandbox is prepared.
+    /// The program to start in place of the entry's command, once its locked tree is checked and its sandbox prepared.
     program: Option<Ready>,
     work: Option<Work>,
     timer: Option<Instant>,
@@ -160,7 +160,7 @@ impl Life {
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
             () = self.upstream.again.notified() => Some(Input::Try),
-            // The notice that follows carries the result.
+            // The notice on `news` that follows carries the result.
             () = self.upstream.settings.target.signed_in_elsewhere(), if self.state == State::Unauthorized => None,
             notice = self.news.next() => match notice {
                 Notice::Came => self.came(),
@@ -363,7 +363,7 @@ impl Life {
         }
     }
 
-    /// Opens the transport. Returns `None` if a locked tree has to be looked at first, or a sandbox prepared.
+    /// Opens the transport. Returns `None` if first a locked tree must be checked, or a sandbox prepared.
     fn open(&mut self) -> Option<Input> {
         self.cause = None;
         self.upstream.settings.announcer.counts().one(Count::Starts);

@@ -17,12 +17,12 @@ use crate::sandbox::{self, Ready};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse, Unstartable};
 use crate::trees;
 
-/// Returns the program that starts a server: from its locked tree, after a look at each file of the tree, and in its
-/// sandbox. Its package is fetched before, if that is divided from its start. `state` is the folder for what the host
-/// keeps.
+/// Returns the program that starts a server. For a locked tree, that is the tree's own program, after each file of the
+/// tree is checked; for a sandboxed server, it is the launcher of the sandbox. If the package is fetched in a separate
+/// step, fetches it first. `state` is the host's state directory.
 ///
 /// # Cancel safety
-/// A dropped future leaves nothing behind but folders, and what was fetched of a package.
+/// A dropped future leaves behind only folders and the part of a package that was fetched.
 pub(super) async fn prepared(
     upstream: Arc<Upstream>,
     stdio: config::Stdio,
@@ -62,7 +62,7 @@ async fn ready(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, 
         if !ready.is_confined() {
             return Ok(Ready::plain(ready));
         }
-        // The launcher can always be started, so what it would start is looked at here.
+        // The launcher itself can always be started, so the program that it would start is checked here.
         if let Some(found) = Unstartable::of(&ready) {
             let reason = found.to_string();
             return Err(Error::Spawn { command: found.command, reason });
@@ -72,10 +72,10 @@ async fn ready(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, 
     keep::done(prepared).await
 }
 
-/// The host's own keys that the user's own daemon may use.
+/// The host's own `_meta` keys that the user's own daemon may use.
 const DAEMON: &[&str] = &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK, meta::HOST_ASKS];
 
-/// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.
+/// Opens the transport and starts its reader. `program` replaces the entry's command, if there is one.
 pub(super) fn connect(
     upstream: &Upstream,
     world: &World,

@@ -32,8 +32,8 @@ pub(crate) struct Terms {
     pub(crate) account: Option<Account>,
     /// Whether the config sets the roots, so that the client is not asked for them.
     pub(crate) has_fixed_roots: bool,
-    /// The turn of the lease when the lease was found to suit this client ([`super::Upstream::turn`]). In another turn
-    /// the request is not sent. `None` skips this check.
+    /// The lease's turn counter ([`super::Upstream::turn`]) when the lease was found to suit this client. If the
+    /// counter has changed since, the request is not sent. `None` skips this check.
     pub(crate) turn: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the task of a lease waits for beside events: one piece of work at a time.
+//! The work that a lease's task awaits beside events, one piece at a time.
 
 use futures_util::future::BoxFuture;
 
@@ -9,13 +9,13 @@ use crate::transport::Error;
 
 /// Work in progress, whose end the task awaits together with other events.
 pub(super) enum Work {
-    /// A look at each file of the server's locked tree, and what its sandbox needs.
+    /// The check of each file of the server's locked tree, and the preparation of its sandbox.
     Look(BoxFuture<'static, Result<Ready, Error>>),
     /// The handshake and the first listing.
     Shake(BoxFuture<'static, Result<Listed, Error>>),
     /// A rereading of the lists.
     Refresh(BoxFuture<'static, Result<Listed, Error>>),
-    /// The wait for a turn to retry.
+    /// The wait for permission to reconnect (`gate.rs`).
     Queue(BoxFuture<'static, Option<Pass>>),
     /// The orderly close of the connection.
     Close(BoxFuture<'static, ()>),

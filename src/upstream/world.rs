@@ -1,4 +1,4 @@
-//! What all leases share: the client for requests, the channels for what servers say on their own, the clock.
+//! What all leases share: the HTTP client, the channels for messages that servers send on their own, and the clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,17 +26,18 @@ pub(crate) struct World {
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) nature: Nature,
     pub(crate) vigil: Arc<Vigil>,
-    /// The folder for what the host keeps, if it has one.
+    /// The host's state directory, if it has one.
     pub(crate) state: Option<Arc<Path>>,
     pub(super) gate: Arc<Gate>,
     /// Whether any server of the host has been modern.
     modern: Arc<AtomicBool>,
-    /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
+    /// The runtime that the tasks of leases run on, whichever thread creates them: a connection never changes threads.
     pub(super) home: Handle,
 }
 
 impl World {
-    /// Creates the shared parts of leases that live on the current runtime; messages from servers go into `relay`, and state changes of leases into `changes`.
+    /// Creates the shared parts of leases that live on the current runtime. Messages that belong to no request go into
+    /// `relay`, state changes of leases into `changes`.
     pub(crate) fn new(
         dialer: Arc<Dialer>,
         relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
@@ -65,7 +66,7 @@ impl World {
         self.modern.store(true, Ordering::Relaxed);
     }
 
-    /// Reports whether any server of the host has been modern, so that lists of others need not be looked through.
+    /// Reports whether any server of the host has been modern. If none has, callers need not check the servers' lists.
     pub(crate) fn had_modern(&self) -> bool {
         self.modern.load(Ordering::Relaxed)
     }

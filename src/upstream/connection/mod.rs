@@ -193,7 +193,7 @@ impl Connection {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Returns a value that is another one after each connection, and after each change of a list.
+    /// Returns a value that differs for each connection, and changes whenever the server reports a changed list.
     pub(crate) fn epoch(&self) -> (u64, u64) {
         (self.serial, self.changes.load(Ordering::Relaxed))
     }

@@ -167,7 +167,7 @@ fn take(order: &[Step]) {
 
 #[test]
 fn h56_h34_all_orders_of_a_request_its_answers_and_the_end_of_its_connection() {
-    // Nothing runs in it: the leases of a world only want to know where they would live.
+    // No task runs on this runtime: creating a `World` only needs the handle of one.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _within = runtime.enter();
     let mut count = 0;

@@ -270,7 +270,7 @@ async fn h58_a_late_timer_touches_no_newer_attempt() {
     tasks.wait().await;
 }
 
-/// An error of one request over HTTP fails no other: one that the server works on is not refused with it.
+/// An error of one request over HTTP fails no other request, least of all one that the server is working on.
 #[tokio::test]
 async fn h57_a_request_under_way_is_not_refused_with_another() {
     let held = Arc::<Mutex<Vec<tokio::sync::mpsc::Sender<String>>>>::default();
