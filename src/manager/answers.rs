@@ -1,11 +1,12 @@
-//! Keeps answers of servers, so that equal calls and reads get them again (`cache` of a tool, `host.cache`).
+//! Caches answers of servers, so that equal calls and reads get them again (`cache` of a tool, `host.cache`).
 //!
-//! In: answers, each with the key of its request, and news that makes answers old. Out: the answer to an equal request,
-//! and how old it is. `router/cache.rs` decides what may be kept, and for how long.
+//! In: answers, each with the key of its request, and events that make answers outdated. Out: the answer to an equal
+//! request, and its age. `router/cache.rs` decides what may be cached, and for how long.
 //!
-//! **Invariants:** all answers together have `host.cache.size` bytes at most; the least recently used go first. An answer
-//! is never given after something that may have changed it: a call of the server that writes, a list or a resource that
-//! the server says has changed, or a new connection. An answer that was asked for before such a call ended is not kept.
+//! **Invariants:** all answers together have `host.cache.size` bytes at most; the least recently used go first. An
+//! answer is never given after an event that may have changed it: a call that writes at the server, a list or a
+//! resource that the server reports as changed, or a new connection. An answer whose request was sent before such a
+//! call ended is not cached.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,18 +24,18 @@ use crate::config::{HostSettings, ToolSettings};
 use crate::lock::lock;
 use crate::protocol::{ProtocolVersion, Raw};
 
-/// What a request asks of whom, for whom. Requests with equal keys get equal answers.
+/// Identifies a request: what it asks, which server, and for whom. Requests with equal keys get equal answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The server's id, which a changed config entry does not keep.
+    /// The server's id. A server whose config entry has changed gets a new one.
     pub(crate) server: usize,
-    /// The lease, which decides what the server knows of its client.
+    /// The lease: what the server knows of its client depends on it.
     pub(crate) lease: u64,
-    /// The principal; `None` where all principals are one to the server.
+    /// The principal; `None` if the answer may be shared by all principals.
     pub(crate) principal: Option<Principal>,
     /// The server's own name of the tool, or the URI.
     pub(crate) target: Arc<str>,
-    /// Whether it is a resource.
+    /// Whether the request reads a resource.
     pub(crate) is_read: bool,
     /// The hash of the tool's definition and of everything that the request says.
     pub(crate) asked: [u8; 32],
@@ -46,11 +47,11 @@ pub(crate) struct Kept {
     /// The server's revision.
     pub(crate) version: ProtocolVersion,
     pub(crate) result: Raw,
-    /// The connection that it came on, and the lists that had changed by then.
+    /// The connection that it came on, and how many changes of lists had been reported there by then.
     pub(crate) epoch: (u64, u64),
 }
 
-/// How much is kept.
+/// The size of the cache of answers.
 ///
 /// ```
 /// let kept: mcp_host::admin::CacheStatus = serde_json::from_str(r#"{"entries":2,"bytes":1024,"size":67108864}"#)?;
@@ -65,36 +66,36 @@ pub(crate) struct Kept {
 pub struct CacheStatus {
     /// The number of answers.
     pub entries: usize,
-    /// Their size.
+    /// Their size in bytes.
     pub bytes: usize,
-    /// The size that they may have (`host.cache.size`).
+    /// The size in bytes that they may have (`host.cache.size`).
     pub size: usize,
 }
 
-/// The answers that are kept, and whether the config wants any.
+/// The cached answers, and whether the config wants any cached.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// Whether any answers are kept.
+    /// Whether the config wants any answers cached.
     is_on: AtomicBool,
     /// Whether any tool has a fallback.
     falls_back: AtomicBool,
     store: Mutex<Store>,
 }
 
-/// How often something was written at a server so far, as one tool sees it.
+/// How many writes at a server one tool has to consider so far; a changed value means that answers may be outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writes {
     count: u64,
     reloads: u64,
 }
 
-/// A call in flight that may change what its server answers. Dropped when it is over, it drops the answers that were
-/// asked for meanwhile.
+/// A call in flight that may change what its server answers. When dropped, after the call, it drops the server's
+/// answers once more: those requested meanwhile may be outdated.
 #[derive(Debug)]
 pub(crate) struct Writing {
     answers: Arc<Answers>,
     server: usize,
-    /// The tool, if its own answers are kept: the user says that its calls do not change them.
+    /// The tool, if its own answers are cached: then the config says that its calls do not change them.
     tool: Option<Arc<str>>,
 }
 
@@ -102,15 +103,15 @@ pub(crate) struct Writing {
 struct Store {
     ids: HashMap<Key, u64>,
     entries: HashMap<u64, Entry>,
-    /// The answers by when they were last used.
+    /// The ids of the answers, by when they were last used.
     used: BTreeMap<u64, u64>,
-    /// The answers by when they are too old.
+    /// The ids of the answers, by when they expire.
     ends: BTreeSet<(Instant, u64)>,
     bytes: usize,
     count: u64,
     size: usize,
     written: HashMap<usize, Written>,
-    /// How often the config was read. A call between two reloads may have gone unnoticed.
+    /// How often the config was read. Between two reloads a call may have gone uncounted.
     reloads: u64,
 }
 
@@ -124,18 +125,19 @@ struct Entry {
     weight: usize,
 }
 
-/// How often something was written at a server: in all, and by tools whose own answers are kept.
+/// How many calls that may write have been counted at a server: in all, and those of tools whose own answers are
+/// cached.
 #[derive(Debug, Default)]
 struct Written {
     all: u64,
     by_tool: HashMap<Arc<str>, u64>,
 }
 
-/// What an entry costs beside its answer.
+/// What an entry costs in addition to its answer, in bytes.
 const OVERHEAD: usize = 512;
 
 impl Answers {
-    /// Follows a new config: notes what it wants, and drops the answers of servers that are gone or have changed.
+    /// Applies a new config: notes what it wants, and drops the answers of servers that are gone or have changed.
     pub(super) fn follow(&self, settings: &HostSettings, servers: &[Arc<Server>]) {
         let rules = || tool_rules(settings, servers);
         let is_on = !settings.cache.reads.is_zero() || rules().any(|rules| rules.any(ToolSettings::has_cache));
@@ -150,7 +152,7 @@ impl Answers {
         store.make_room(0);
     }
 
-    /// Reports whether any answers are kept.
+    /// Reports whether the config wants any answers cached.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -160,18 +162,18 @@ impl Answers {
         self.falls_back.load(Ordering::Relaxed)
     }
 
-    /// Returns the answer to a request with this key that is at most `age` old and came since `epoch` began, and how
-    /// old it is.
+    /// Returns the answer to a request with this key, and its age, if it is younger than `age` and came in this
+    /// `epoch`.
     pub(crate) fn find(&self, key: &Key, epoch: (u64, u64), age: Duration) -> Option<(Kept, Duration)> {
         lock(&self.store).find(key, epoch, age, Instant::now())
     }
 
-    /// Returns how often something was written at a server so far, as this tool sees it.
+    /// Returns how many writes at a server this tool has to consider so far.
     pub(crate) fn writes(&self, server: usize, tool: &str) -> Writes {
         lock(&self.store).writes(server, tool)
     }
 
-    /// Keeps an answer for `time`, unless something was written at the server since `writes`.
+    /// Caches an answer for `time`, unless something was written at the server since `writes`.
     pub(crate) fn keep(&self, key: Key, kept: Kept, time: Duration, writes: Writes) {
         let mut store = lock(&self.store);
         // The config may have changed meanwhile.
@@ -181,24 +183,25 @@ impl Answers {
     }
 
     /// Notes that a call that may change what its server answers is about to be sent: drops the server's answers now,
-    /// and once more when the returned value is dropped. `tool` is the tool if its own answers are kept; these stay.
+    /// and once more when the returned value is dropped. `tool` names the tool if its own answers are cached; these
+    /// stay.
     pub(crate) fn writing(self: &Arc<Self>, server: usize, tool: Option<Arc<str>>) -> Writing {
         let writing = Writing { answers: self.clone(), server, tool };
         writing.note();
         writing
     }
 
-    /// Drops the contents of a resource, since the server says that it has changed.
+    /// Drops the contents of a resource, because the server reports that it has changed.
     pub(crate) fn updated(&self, server: usize, uri: &str) {
         if self.is_on() {
             let mut store = lock(&self.store);
             store.retain(|key| !(key.server == server && key.is_read && *key.target == *uri));
-            // What is being read may be older than the change.
+            // A read in flight may return contents older than the change: this keeps them out of the cache.
             store.written.entry(server).or_default().all += 1;
         }
     }
 
-    /// Returns how much is kept; `None` if nothing may be.
+    /// Returns the size of the cache; `None` if the config wants no answers cached.
     #[cfg(any(feature = "server", test))]
     pub(crate) fn status(&self) -> Option<CacheStatus> {
         let store = lock(&self.store);
@@ -227,7 +230,7 @@ impl Drop for Writing {
 }
 
 impl Manager {
-    /// What was answered before, and is kept.
+    /// Returns the cached answers of servers.
     pub(crate) fn answers(&self) -> &Arc<Answers> {
         &self.0.answers
     }
@@ -279,7 +282,7 @@ impl Store {
         self.entries.insert(id, Entry { key, kept, at: now, ends, used: id, weight });
     }
 
-    /// Removes the least recently used answers, until there is room for so many more bytes.
+    /// Removes the least recently used answers until there is room for `more` bytes.
     fn make_room(&mut self, more: usize) {
         while self.bytes + more > self.size {
             let Some((_, id)) = self.used.first_key_value().map(|(used, id)| (*used, *id)) else { return };

@@ -1,10 +1,10 @@
-//! Whether a full list of tools is larger than it may be: by their number, and by what they cost in tokens.
+//! Checks whether a full list of tools is over its budget: by the number of tools, and by their cost in tokens.
 
 use crate::config::CatalogSettings;
 use crate::registry::Catalog;
 use crate::registry::tokens::estimate;
 
-/// Reports whether a full list is larger than this share of what it may be.
+/// Reports whether a full list is larger than `percent` percent of its budget.
 pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
     let share = |most: usize| most.saturating_mul(percent) / 100;
     if all.tools().len() > share(settings.max_tools) {

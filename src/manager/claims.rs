@@ -1,7 +1,7 @@
 //! What a client's access token claims, as far as rules read it.
 //!
-//! In: the claims of a token. Out: a value by which clients can be compared. **Invariant:** it holds nothing that no rule
-//! reads, so that a token which was renewed makes no new client.
+//! In: the claims of a token. Out: a value by which clients can be compared. **Invariant:** it holds only claims that a
+//! rule reads, so a client stays the same when its token is renewed.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[cfg(feature = "server")]
 use crate::config::ClaimsRead;
 
-/// What a client's access token claims. Empty without a token of an issuer, and if no rule reads any claim.
+/// The claims of a client's access token. Empty if the client has no token of an issuer, or if no rule reads any claim.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Option<Arc<Claimed>>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Claims(Option<Arc<Claimed>>);
 struct Claimed {
     all: Map<String, Value>,
     scopes: Vec<String>,
-    /// All of it, as text to compare by.
+    /// The claims and the scopes as text, by which two values are compared.
     text: String,
 }
 

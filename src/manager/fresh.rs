@@ -14,7 +14,7 @@ impl Manager {
     /// strictest hints of all leases that contribute.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
-        // What others may get otherwise at the same address must not reach them through a shared cache.
+        // If other clients may get something else at the same address, no shared cache may keep this.
         let is_equal_for_all =
             self.sight(who).shown.without.is_empty() && !self.settings().policy.tells_callers_apart();
         let mut all = Cache { ttl: live, public: is_equal_for_all && !who.view.is_private };
@@ -27,7 +27,7 @@ impl Manager {
             for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
                 all = Cache { ttl: all.ttl.min(part.ttl), public: all.public && part.public };
             }
-            // What a session was told is private to its principal.
+            // What a server with sessions lists may be private to the client's principal.
             let told_apart = !who.principal.is_local() && server.config.sharing != Sharing::Host;
             if told_apart && leases.iter().any(|upstream| !upstream.is_modern()) {
                 all.public = false;
@@ -43,8 +43,8 @@ impl Manager {
         all
     }
 
-    /// Has the lists read again that a client with a session just got and whose time is over. Such a client gets no
-    /// hints, but what a server changes without a word must not stay unseen because only such clients list.
+    /// Rereads those lists that a client with a session just got and that have expired. Such a client gets no cache
+    /// hints; but if only such clients list, changes that a server does not report must still be found.
     pub(crate) fn renew_lists(&self, who: impl FnOnce() -> Who, kind: Kind) {
         if !self.0.world.had_modern() {
             return;

@@ -1,4 +1,4 @@
-//! What is measured of each server, beside what is counted (`counts`): read on demand, for scrapes.
+//! Measurements of each server, in addition to its counters (`counts`). They are read on demand, for metrics scrapes.
 //!
 //! **Invariant:** it starts no server, waits for none, and builds no catalog.
 
@@ -11,7 +11,7 @@ use crate::counts::ServerCounts;
 use crate::registry::{Kind, Offer};
 use crate::upstream::StateName;
 
-/// What is measured and counted of one server.
+/// The measurements and the counters of one server.
 #[derive(Debug)]
 pub(crate) struct ServerGauges {
     /// Its name in the config.
@@ -36,11 +36,12 @@ pub(crate) struct ServerGauges {
 }
 
 impl Manager {
-    /// Measures one server. All of them take longer than the runtime should wait, so whoever wants all measures them in pieces.
+    /// Measures one server. Measuring all servers takes longer than the runtime should wait, so callers measure them in
+    /// pieces.
     pub(crate) fn gauges_of(&self, server: &Server) -> ServerGauges {
         let upstreams = server.upstreams();
         let queued = server.slots.as_ref().map_or(0, |slots| Slots::count(slots).1);
-        // Those that wait for a slot are among them.
+        // This number includes the calls that wait for a slot.
         let running = server.calling.load(Ordering::Relaxed);
         let offers = upstreams.iter().filter_map(|upstream| upstream.offer());
         let tokens = server.tokens();

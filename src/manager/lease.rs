@@ -31,7 +31,7 @@ impl Principal {
         Self("user".into())
     }
 
-    /// The person at the page, in a session that the user who runs the daemon began.
+    /// The person at the web page, in a session that the user who runs the daemon began.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn console() -> Self {
@@ -45,7 +45,7 @@ impl Principal {
         Self(format!("bearer:{name}").into())
     }
 
-    /// Returns the name of the client whose bearer token proved it.
+    /// Returns the client's name, if a bearer token proved it.
     #[must_use]
     pub(crate) fn client_name(&self) -> Option<&str> {
         self.0.strip_prefix("bearer:")
@@ -64,7 +64,7 @@ impl Principal {
         &*self.0 == "local"
     }
 
-    /// The principal recorded at an earlier start.
+    /// Returns a principal that an earlier run recorded.
     pub(super) fn recalled(text: &str) -> Self {
         Self(text.into())
     }
@@ -75,7 +75,8 @@ impl Principal {
         Self(name.into())
     }
 
-    /// Returns the principal as handles are bound to it that are valid in one view alone.
+    /// Returns the principal to which handles of this view are bound. Handles of a named view are valid in that view
+    /// only.
     #[must_use]
     pub(crate) fn within(&self, view: &Chosen) -> Self {
         match view {
@@ -97,7 +98,7 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
-    /// The era of its protocol revision, which decides whether it has a session.
+    /// The era of its protocol revision: a legacy client has a session, a modern one has none.
     pub(crate) era: Era,
     /// Its roots; `None` until it was asked for them.
     pub(crate) roots: Option<Arc<Told>>,
@@ -117,9 +118,9 @@ pub(crate) enum Lists {
     /// All of them.
     #[default]
     Full,
-    /// Those that find and call the others.
+    /// Only the host's own tools, which find and call the others.
     Search,
-    /// As its view says at the time: the client has no session.
+    /// As its view says at the time of each request: the client has no session.
     ByView,
 }
 
@@ -131,7 +132,7 @@ pub(crate) enum Chosen {
     All,
     /// The view with this name.
     Named(Arc<str>),
-    /// The one that the config names at the time (`host.view`).
+    /// The view that the config names at the time of each request (`host.view`).
     Default,
 }
 

@@ -431,7 +431,7 @@ impl Entry {
         match self.upstream.connection() {
             _ if self.pooled.calls > 0 => false,
             Some(connection) => connection.running() == 0 && self.upstream.lane().available_permits() > 0,
-            // Some client waits for a lease that is starting.
+            // A client waits for a lease that is starting.
             None => !self.upstream.status().state.is_starting(),
         }
     }
@@ -525,8 +525,8 @@ impl Table {
 }
 
 impl Server {
-    /// Returns the leases whose messages a client of this principal may hear: those of the same principal, the host's
-    /// own, and those that everyone shares.
+    /// Returns the leases whose messages a client of this principal may receive: those of the same principal, the
+    /// host's own, and those that all clients share.
     pub(crate) fn upstreams_for(&self, principal: &Principal) -> Vec<Arc<Upstream>> {
         let for_all = self.config.sharing == Sharing::Host;
         let table = lock(&self.leases);

@@ -1,6 +1,6 @@
-//! What the tools cost that clients are listed, in tokens: of each server, and of a whole list.
+//! The cost in tokens of the tools that clients are listed: of each server's tools, and of a whole list.
 //!
-//! All numbers are estimates (`registry/tokens.rs`). Nothing is asked of a server.
+//! All numbers are estimates (`registry/tokens.rs`). No request is sent to a server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -19,7 +19,7 @@ use crate::registry::Catalog;
 use crate::registry::Entry;
 use crate::registry::tokens::{estimate, of_bytes};
 
-/// What the tools of a view cost, in tokens. All numbers are estimates.
+/// The cost in tokens of the tools of a view. All numbers are estimates.
 ///
 /// ```
 /// # fn show(host: &mcp_host::Host) {
@@ -38,19 +38,19 @@ pub struct Ledger {
     pub mode: String,
     /// How many tools its clients may call.
     pub tools: usize,
-    /// How many tools its list has for a client of no known limit.
+    /// How many tools are in its list for a client whose limit on tools is unknown.
     pub listed: usize,
-    /// What that list costs.
+    /// The cost of that list.
     pub tokens: usize,
-    /// What a full list may cost (`catalog.budget`).
+    /// The budget of a full list (`catalog.budget`).
     pub budget: usize,
-    /// What the results cost that its clients got since the host started, those of the host's own tools included.
+    /// The cost of all results that its clients got since the host started, including results of the host's own tools.
     pub results: usize,
     /// The servers that have tools, in config order.
     pub servers: Vec<ServerTokens>,
 }
 
-/// What the tools of one server cost, in tokens.
+/// The cost in tokens of the tools of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -59,15 +59,15 @@ pub struct ServerTokens {
     pub server: String,
     /// How many tools it has.
     pub tools: usize,
-    /// Their definitions, without output schemas.
+    /// The cost of their definitions, without output schemas.
     pub definitions: usize,
-    /// Their output schemas. Many clients do not pass them to the model.
+    /// The cost of their output schemas. Many clients do not pass these to the model.
     pub output_schemas: usize,
-    /// The results of its tools that clients of the view got since the host started.
+    /// The cost of the results of its tools that clients of the view got since the host started.
     pub results: usize,
 }
 
-/// A ledger with the texts that it is about, for a program that has a tokenizer.
+/// A ledger and the texts whose tokens it estimates, for a program that has a tokenizer.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -75,27 +75,28 @@ pub struct ServerTokens {
 pub struct LedgerTexts {
     /// The ledger, as estimated.
     pub ledger: Ledger,
-    /// The definitions of the list that a client of no known limit gets.
+    /// The definitions of the list for a client whose limit on tools is unknown.
     pub listed: Vec<String>,
     /// The tools of each server, in the order of the ledger.
     pub servers: Vec<Vec<ToolTexts>>,
 }
 
-/// What the definition of a tool says.
+/// The text of a tool's definition.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ToolTexts {
-    /// All of it.
+    /// The whole definition.
     pub definition: String,
-    /// Its output schema; empty if it has none.
+    /// The output schema in it; empty if it has none.
     pub output_schema: String,
 }
 
 #[cfg(feature = "server")]
 impl LedgerTexts {
-    /// Returns the ledger as this tokenizer counts it. What results cost stays an estimate, since they are not kept.
+    /// Returns the ledger with the counts of this tokenizer. The cost of results stays an estimate, because results are
+    /// not kept.
     ///
     /// ```
     /// let texts = mcp_host::admin::LedgerTexts::default();
@@ -115,13 +116,13 @@ impl LedgerTexts {
     }
 }
 
-/// What is remembered of what lists cost.
+/// Remembers the cost of lists.
 #[derive(Debug, Default)]
 pub(super) struct Weighed {
-    /// What was counted last of each view, and of what.
+    /// The last ledger of each view, with what it was computed from.
     ledgers: Mutex<HashMap<String, Counted>>,
-    /// The views of which somebody has asked for the full list: when it was weighed last; `None` once it was told to be over
-    /// its budget.
+    /// The views whose full list a client has requested: when the list was last weighed. `None` once the log says that
+    /// it is over its budget.
     told: Mutex<HashMap<String, Option<Instant>>>,
 }
 
@@ -133,12 +134,12 @@ struct Counted {
     ledger: Ledger,
 }
 
-/// How often a full list is weighed at most, to say that it is over its budget.
+/// The shortest time between two checks of whether a view's full list is over its budget.
 const WEIGHED: Duration = Duration::from_secs(60);
 
 impl Manager {
-    /// Returns what the tools of each view cost, in the order of their names. What did not change is not counted anew. It may
-    /// build the catalogs of views, so it runs on a thread that may block.
+    /// Returns the ledgers of all views, ordered by name. Only what has changed is counted again. This may build
+    /// catalogs of views, so call it on a thread that may block.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status and the metrics ask"))]
     pub(crate) fn ledgers(&self) -> Vec<Ledger> {
         let settings = self.settings();
@@ -147,7 +148,7 @@ impl Manager {
         names.into_iter().filter_map(|name| self.ledger(Some(name)).ok()).collect()
     }
 
-    /// Says once in the log that the full list of a view is over its budget. A client has just asked for it.
+    /// Logs once that the full list of a view is over its budget. Called when a client has requested that list.
     pub(super) fn weigh(&self, settings: &HostSettings, view: &str, shown: &Arc<Catalog>) {
         let catalog = settings.catalog_of(view);
         if catalog.mode != CatalogMode::Full || shown.tools().is_empty() {
@@ -164,7 +165,7 @@ impl Manager {
             }
         }
         let (shown, view, budget) = (shown.clone(), view.to_owned(), catalog.budget);
-        // Nobody waits for it.
+        // The task is not awaited.
         drop(runtime.spawn_blocking(move || {
             let tokens: usize = shown.tools().iter().map(|entry| estimate(entry.source_text())).sum();
             if tokens > budget {
@@ -174,10 +175,10 @@ impl Manager {
         }));
     }
 
-    /// Returns what the tools of a view cost; without a name, of that of clients that choose none.
+    /// Returns the ledger of the view of this name; without a name, of the view of clients that choose none.
     ///
     /// # Errors
-    /// Returns the names of the views if there is none of that name.
+    /// Returns the names of all views if there is none of this name.
     pub(crate) fn ledger(&self, view: Option<&str>) -> Result<Ledger, Vec<String>> {
         let settings = self.settings();
         if view.is_some_and(|name| name != ALL_VIEW && !settings.views.contains_key(name)) {
@@ -219,10 +220,11 @@ impl Manager {
         ledger
     }
 
-    /// Returns what the tools of a view cost, with the texts of their definitions.
+    /// Returns the ledger of a view, with the texts of its definitions. Without a name, takes the view of clients that
+    /// choose none.
     ///
     /// # Errors
-    /// Returns the names of the views if there is none of that name.
+    /// Returns the names of all views if there is none of this name.
     #[cfg(feature = "server")]
     pub(crate) fn ledger_texts(&self, view: Option<&str>) -> Result<LedgerTexts, Vec<String>> {
         let (ledger, settings) = (self.ledger(view)?, self.settings());
@@ -241,7 +243,7 @@ impl Manager {
         Ok(LedgerTexts { ledger, listed, servers })
     }
 
-    /// Returns the list of a view that a client of no known limit gets.
+    /// Returns the list of a view for a client whose limit on tools is unknown.
     fn list_of(&self, settings: &HostSettings, view: &str, all: &Arc<Catalog>) -> Arc<Catalog> {
         let catalog = settings.catalog_of(view);
         let searches = match catalog.mode {
@@ -268,7 +270,7 @@ impl Manager {
     }
 }
 
-/// Says that a full list costs more than it may.
+/// Returns the message that a full list is over its budget.
 fn over(view: &str, tokens: usize, budget: usize) -> String {
     format!(
         "view {view}: each list of tools costs about {tokens} tokens, over the budget of {budget} (host.catalog.budget): \
@@ -277,7 +279,8 @@ fn over(view: &str, tokens: usize, budget: usize) -> String {
 }
 
 impl Ledger {
-    /// Says that a list of all tools costs more than it may; `None` if it does not, or if less is listed.
+    /// Returns a message if the list of all tools is over its budget; `None` if it is not, or if the view lists fewer
+    /// tools.
     ///
     /// ```
     /// assert_eq!(mcp_host::Ledger::default().over_budget(), None);

@@ -44,7 +44,7 @@ impl ListKey {
         Self::Own { principal: principal.clone(), declared, roots, era: Leases::All }
     }
 
-    /// Turns it into the key of leases with a session, at a server that speaks both eras.
+    /// Turns the key into one of leases with a session, if the server speaks both eras.
     pub(super) fn in_sessions(self) -> Self {
         match self {
             Self::Rest => Self::Rest,

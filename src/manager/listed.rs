@@ -1,8 +1,9 @@
-//! How a client's tools are listed: all of them, with less in their definitions, or the host's tools that find and call them.
+//! Decides how a client's tools are listed: all of them, with shortened definitions, or only the host's tools that find
+//! and call them.
 //!
-//! In: a client, and what it may see. Out: the catalog that its list requests show. `sight.rs` alone decides what a client may
-//! see and call; this changes what a list says of it. **Invariant:** a client with a session keeps how its tools are listed,
-//! since it was told at the beginning how to find them.
+//! In: a client, and what it may see. Out: the catalog that its list requests show. `sight.rs` alone decides what a
+//! client may see and call; this file only changes the list. **Invariant:** the way that a session's tools are listed
+//! never changes, because its client was told at the beginning how to find them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -23,23 +24,24 @@ use crate::select::{Facts, matches};
 #[cfg(all(unix, feature = "script"))]
 use crate::transport::ScriptProgram;
 
-/// Whether a client searches, and when that changed last.
+/// Whether a client is listed only the search tools, and when that last changed.
 type Decided = (bool, Option<Instant>);
 
-/// What is remembered of lists.
+/// The state that decides and caches how tools are listed.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    /// What `auto` decided for clients without a session, and when that changed last.
+    /// What `auto` decided for clients without a session, and when the decision last changed.
     autos: Mutex<HashMap<(Principal, Chosen), Decided>>,
     made: Mutex<VecDeque<Made>>,
-    /// Which tools of servers the log has told of, since the host's own take their names: the server, and the tool.
+    /// The servers' tools that the log has reported as hidden, because tools of the host have their names: server and
+    /// tool.
     told: Mutex<BTreeSet<(ServerName, Box<str>)>>,
     ranker: OnceLock<Arc<dyn Ranker>>,
     pub(super) found: super::twins::Found,
     pub(super) weighed: super::ledger::Weighed,
 }
 
-/// A catalog with another list, and what it was made of.
+/// A catalog whose list was changed, and what it was made from.
 #[derive(Debug)]
 struct Made {
     of: Weak<Catalog>,
@@ -48,19 +50,19 @@ struct Made {
     catalog: Arc<Catalog>,
 }
 
-/// How many catalogs with other lists are kept, and how many decisions.
+/// How many catalogs with changed lists are cached (`MADE`), and how many decisions (`AUTOS`).
 const MADE: usize = 8;
 const AUTOS: usize = 1024;
-/// How long `auto` stays with what it decided for clients without a session.
+/// How long a changed decision of `auto` for clients without a session stays.
 const STAYS: Duration = Duration::from_secs(600);
-/// How many characters of a server's description the instructions have: some 40 tokens.
+/// How many characters of a server's description go into the instructions: some 40 tokens.
 const ABOUT: usize = 160;
 
 impl Manager {
-    /// Decides how the tools of a new client are listed. `client` is its name for itself.
+    /// Decides how the tools of a new client are listed. `client` is the name that the client gives itself.
     pub(crate) fn lists_for(&self, who: &Who, client: &str) -> Lists {
         let settings = self.settings();
-        // Another host, or a command of ours, needs all tools.
+        // Another mcp-host, or one of our own commands, needs all tools.
         if !settings.has_catalogs() || client == env!("CARGO_PKG_NAME") {
             return Lists::Full;
         }
@@ -81,7 +83,7 @@ impl Manager {
         if searches { Lists::Search } else { Lists::Full }
     }
 
-    /// Reports whether this client is listed the tools that find and call the others.
+    /// Reports whether this client is listed only the tools that find and call the others.
     pub(crate) fn is_searching(&self, who: &Who) -> bool {
         match who.lists {
             Lists::Full => false,
@@ -98,7 +100,7 @@ impl Manager {
         }
     }
 
-    /// Reports whether any client can be listed anything but all tools as servers wrote them.
+    /// Reports whether any client may be listed something else than all tools with the servers' own definitions.
     pub(crate) fn may_search(&self) -> bool {
         self.settings().has_catalogs()
     }
@@ -117,7 +119,7 @@ impl Manager {
         if autos.len() >= AUTOS {
             autos.clear();
         }
-        // A first decision, and one that stays, may be changed at any time.
+        // A first decision, and one that was confirmed, may change at any time.
         match before {
             Some((same, _)) if same == searches => {}
             Some(_) => drop(autos.insert(key, (searches, Some(now)))),
@@ -126,7 +128,8 @@ impl Manager {
         searches
     }
 
-    /// Returns when what `auto` decided for a client without a session may change again; `None` if no time is set for that.
+    /// Returns until when a decision of `auto` for a client without a session cannot change; `None` if it may change
+    /// any time.
     pub(crate) fn decided_until(&self, who: &Who) -> Option<Instant> {
         if who.lists != Lists::ByView {
             return None;
@@ -151,7 +154,7 @@ impl Manager {
         }
     }
 
-    /// Returns how a list differs from what servers wrote; `None` if it does not.
+    /// Returns how a list differs from the servers' own definitions; `None` if it does not.
     pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
         let reads_on = self.reads_on(settings, view);
         match settings.catalog_of(view).compact {
@@ -164,7 +167,7 @@ impl Manager {
         }
     }
 
-    /// Returns a catalog with another list of tools. Equal ones are made once.
+    /// Returns a catalog with a changed list of tools. Equal ones are made once.
     pub(super) fn relisted(
         &self,
         settings: &HostSettings,
@@ -194,7 +197,7 @@ impl Manager {
         relisted
     }
 
-    /// Reports whether `always` selects a tool.
+    /// Reports whether the setting `always` selects a tool.
     fn selects(&self, settings: &HostSettings, view: &str, entry: &Entry) -> bool {
         let always = &settings.catalog_of(view).always;
         if always.is_empty() {
@@ -208,7 +211,8 @@ impl Manager {
         matches(always, &Facts { exposed: entry.name(), server: entry.server().as_str(), tags: &tags, hints: &hints })
     }
 
-    /// Reports whether a tool only reads by the config's word, or by that of a server with `trustAnnotations`.
+    /// Reports whether a tool only reads, according to the config, or to the tool's hints at a server with
+    /// `trustAnnotations`.
     pub(crate) fn is_trusted_to_read(&self, who: &Who, server: &Server, entry: &Entry) -> bool {
         let settings = self.settings();
         let tool = said_of(&settings, who.view.name.name(&settings), server, entry);
@@ -218,7 +222,7 @@ impl Manager {
         }
     }
 
-    /// Reports whether the config lets any tool be trusted to only read. This does not change with what servers list.
+    /// Reports whether the config may trust any tool to only read. The answer does not depend on what servers list.
     fn trusts_any(&self, settings: &HostSettings, view: &str) -> bool {
         let in_view = settings.tools_in(view).is_some_and(crate::config::ToolRules::trust_reads);
         let trusts = |server: &Arc<Server>| server.config.trust_annotations || server.config.tools.trust_reads();
@@ -236,7 +240,7 @@ impl Manager {
         &self.0.scripts
     }
 
-    /// Lets the embedding program rank tools, too. Only the first call has an effect.
+    /// Lets the embedding program rank tools in searches, too. Only the first call has an effect.
     pub(crate) fn rank_by(&self, ranker: Arc<dyn Ranker>) {
         let _ = self.listed_state().ranker.set(ranker);
     }
@@ -246,7 +250,7 @@ impl Manager {
         self.listed_state().ranker.get().cloned()
     }
 
-    /// Returns what a client that searches is told of the servers, each in one line.
+    /// Returns the instructions of a client that searches: the servers, each in one line.
     pub(super) fn directory(&self, who: &Who) -> String {
         let all = self.once_callable(who);
         let mut text =
@@ -274,7 +278,7 @@ impl Manager {
 }
 
 impl Listed {
-    /// Logs once that clients who search do not get a tool, since the host's own has its name.
+    /// Logs once that clients who search do not get a tool, because a tool of the host has its name.
     fn tell_hidden(&self, tool: &Entry) {
         let Some(problem) = hidden(tool) else { return };
         if lock(&self.told).insert((tool.server().clone(), tool.raw_name().into())) {

@@ -42,7 +42,7 @@ impl Manager {
         Ok(upstream)
     }
 
-    /// Makes the client a user of this lease, if it may use it, and of no other. It hears this lease's notifications.
+    /// Makes the client a user of this lease only, if it may use it. The client then gets the lease's notifications.
     pub(super) fn enter(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, who: &Who) {
         let mut table = lock(&server.leases);
         let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);

@@ -1,8 +1,8 @@
 //! Merged catalogs for internal use: for the status, and to route calls to unlisted names.
 //!
-//! A client can cause any number of these, some without an access token, so each is merged once, until lists change. To merge
-//! many lists takes long: only those who need the same catalog wait for it. **Invariant:** merging one assigns no name to a
-//! server.
+//! Clients can cause any number of these merges, some without an access token, so each catalog is merged once and
+//! cached until lists change. Merging many lists takes long, so only callers that need the same catalog wait for it.
+//! **Invariant:** such a merge assigns no name to a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,17 +16,17 @@ use crate::registry::{Catalog, Kind, Lens, Part};
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     generation: u64,
-    /// How many names without a prefix had an owner.
+    /// How many names without a prefix were assigned to servers when these catalogs were merged.
     owned: usize,
     catalogs: HashMap<Key, Place>,
-    /// What views show, each with the catalog that it was made of.
+    /// What views show, each with the catalog that it was made from.
     seen: HashMap<Key, (Arc<Catalog>, Place)>,
     /// How many catalogs were merged in total.
     #[cfg(test)]
     made: usize,
 }
 
-/// The place of a catalog: whoever finds it empty makes the catalog, without a lock on the table.
+/// The slot of a catalog: the first caller that finds it empty merges the catalog, without locking the table.
 type Place = Arc<OnceLock<Arc<Catalog>>>;
 
 /// How many catalogs are kept; at the limit, all of them are dropped.
@@ -89,7 +89,8 @@ impl Inner {
 }
 
 impl Manager {
-    /// Returns the server that lists a name in a form that is withheld, if the view would show it.
+    /// Returns the server that lists this name, even if clients are not shown its definition. `None` if the view would
+    /// not show the name, or if no server withholds definitions.
     pub(super) fn withholder<'a>(
         &self,
         (kind, name): (Kind, &str),

@@ -144,7 +144,7 @@ pub(crate) struct Server {
     pub(crate) label: Arc<str>,
     /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
-    /// Both, for those who tell of its calls.
+    /// The server's name in the config and its label, for listeners of calls.
     pub(crate) whose: Arc<Whose>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
@@ -155,7 +155,7 @@ pub(crate) struct Server {
     leases: Mutex<leases::Table>,
     /// Calls in flight.
     calling: AtomicUsize,
-    /// What it adds to catalogs.
+    /// The server's part of catalogs.
     parts: Parts,
     /// Its last lists: a hint for clients that have no lease yet.
     last_offers: LastOffers,
@@ -163,7 +163,7 @@ pub(crate) struct Server {
     traits: sharing::Traits,
     /// Whether its lists from earlier runs are kept, and read.
     kept: kept::KeptState,
-    /// What of its lists may be shown.
+    /// Which of its definitions may be shown.
     pinned: pinned::Pinned,
     /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
@@ -174,7 +174,7 @@ pub(crate) struct Server {
     shown: Mutex<Option<(StateName, Instant)>>,
     since: Instant,
     calls: AtomicU64,
-    /// What is counted of it.
+    /// Its counters.
     counts: OnceLock<Arc<ServerCounts>>,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
@@ -184,7 +184,7 @@ pub(crate) struct Server {
     pub(crate) pool: Option<Pool>,
     /// The rules about what it may ask clients, if there are any.
     questions: sight::Questions,
-    /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
+    /// The schemas of its tools that calls cannot be checked against: the tool, which of its schemas, and why.
     unchecked: Mutex<BTreeMap<(String, &'static str), String>>,
 }
 
@@ -272,7 +272,7 @@ impl Server {
         }
     }
 
-    /// Returns what gets access tokens for the server, if it may require them.
+    /// Returns the authorizer that gets access tokens for the server, if the server may require them.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
     }
@@ -295,7 +295,7 @@ impl Server {
         }
     }
 
-    /// Returns what is counted of it.
+    /// Returns the server's counters.
     pub(crate) fn counts(&self) -> &Arc<ServerCounts> {
         self.counts.get_or_init(Arc::default)
     }
@@ -336,13 +336,13 @@ struct Inner {
     events: broadcast::Sender<StateChange>,
     #[cfg(feature = "otel")]
     logins: broadcast::Sender<crate::auth::LoginEnd>,
-    /// What servers tell users: logs and stderr.
+    /// The listeners for what servers write to users: log messages and standard error.
     spoken: Listeners,
     tasks: TaskTracker,
     next_lease: AtomicU64,
     /// Counts the leases of all servers.
     leases: Arc<held::LeaseCounts>,
-    /// Knows the calls that wait for their clients to answer.
+    /// Finds the calls that wait for their clients to come back with answers.
     parking: OnceLock<Weak<dyn Parking>>,
     owners: Mutex<Owners>,
     /// The offer of a server that has not listed yet.
@@ -352,7 +352,7 @@ struct Inner {
     pins: OnceLock<Arc<pins::Keeper>>,
     /// The counts of calls against their rates.
     rates: Arc<RateTable>,
-    /// What was answered before, and is kept.
+    /// The cached answers of servers.
     answers: Arc<Answers>,
     wants: wants::Wants,
     /// The lists on disk for the next start, if lists are kept.
@@ -367,13 +367,13 @@ struct Inner {
     views: ArcSwap<sight::Views>,
     /// The policy of the embedding program.
     program: OnceLock<sight::Program>,
-    /// Values that views preset arguments to, and that must not be shown.
+    /// Values that views preset for arguments and that must not be shown.
     presets: Learned,
     looks: Mutex<looks::Looks>,
-    /// Where the endpoint listens that serves the page.
+    /// The listen address of the endpoint that serves the page.
     #[cfg(feature = "server")]
     page: OnceLock<std::net::SocketAddr>,
-    /// Set if no person decides at this host.
+    /// Set if no person makes decisions at this mcp-host.
     unattended: OnceLock<()>,
     scripts: crate::transport::ScriptProgram,
     stop: tokio_util::sync::CancellationToken,
@@ -522,7 +522,7 @@ impl Manager {
         self.0.world.nature.lineage.id()
     }
 
-    /// Returns the watch that notices when the machine was asleep.
+    /// Returns the detector of sleeps of the machine.
     pub(crate) fn vigil(&self) -> &Vigil {
         &self.0.world.vigil
     }
@@ -570,7 +570,8 @@ impl Manager {
         self.0.world.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.
+    /// Returns how long a call that wants progress may be silent before its client gets a heartbeat; 0 means no
+    /// heartbeats.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.0.settings.load().heartbeat
     }

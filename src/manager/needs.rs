@@ -1,7 +1,8 @@
-//! Whether tools can be called now, for `mcp-host check --needs`: found in what is known, without a request to any server.
+//! Reports whether tools can be called now, for `mcp-host check --needs`. The answer comes from what is known, without
+//! a request to any server.
 //!
-//! In: exposed names, and a view. Out: for each one whether it is callable, and if not, why. **Invariant:** nothing is
-//! started, and no name is given away; a tool outside of the view is unknown.
+//! In: exposed names, and a view. Out: for each name whether it is callable, and if not, why. **Invariant:** no server
+//! is started, and no name is revealed: a tool outside of the view is unknown.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub enum Need {
     Callable,
     /// No tool of the view has that name.
     Unknown,
-    /// Its server wants a login.
+    /// Its server requires a login.
     Login,
     /// Its server is not up.
     Down,
@@ -32,7 +33,7 @@ pub enum Need {
     Withheld,
     /// A rule refuses it.
     Denied,
-    /// Something that another version tells.
+    /// A state that only another version of mcp-host knows.
     #[default]
     #[serde(other)]
     Other,
@@ -67,10 +68,11 @@ pub struct Needed {
 }
 
 impl Manager {
-    /// Reports whether these tools can be called in a view; without a name, in that of clients that choose none.
+    /// Reports whether these tools can be called in the view of this name; without a name, in that of clients that
+    /// choose none.
     ///
     /// # Errors
-    /// Returns the names of the views if there is none of that name.
+    /// Returns the names of all views if there is none of this name.
     pub(crate) fn needed(&self, tools: &[String], view: Option<&str>) -> Result<Vec<Needed>, Vec<String>> {
         let settings = self.settings();
         if view.is_some_and(|name| name != ALL_VIEW && !settings.views.contains_key(name)) {
@@ -112,7 +114,7 @@ impl Manager {
             let (server, need) = (Some(server.config.name.clone()), Need::Withheld);
             return Needed { tool: name, need, server, ..Needed::default() };
         }
-        // A server that has never listed anything may have it.
+        // A server that has never listed anything may have the tool.
         let bearer = known.bearer(tool);
         let is_mute = |server: &&Arc<Server>| {
             let may_have = match bearer {

@@ -1,8 +1,9 @@
-//! What is known about the pins of one server, as far as its lists and calls need it (`docs/hazards.md` H85, H86).
+//! What lists and calls need to know about the pins of one server (`docs/hazards.md` H85, H86). A pin is the hash of a
+//! definition as the server sent it.
 //!
-//! In: the record of the server, the user's choices, and offers. Out: offers without what is withheld, and with hints that
-//! count for no more than was approved. **Invariant:** nothing here waits or reads a file; what is not judged yet is
-//! treated as not approved.
+//! In: the server's record of approvals, the user's settings, and offers. Out: offers without withheld definitions, and
+//! with hints that claim no more than was approved. **Invariant:** nothing here waits or reads a file; a definition
+//! that is not yet compared counts as not approved.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -20,7 +21,7 @@ use crate::pins::{
 use crate::protocol::{Pointer, Raw};
 use crate::registry::{Entry, Kind, Neighbours, Offer, hints};
 
-/// How many offers are kept for one server in the form in which they are shown.
+/// How many offers of one server are cached in the form that clients are shown.
 const PASSED: usize = 16;
 
 /// What one lease of a server listed.
@@ -28,7 +29,7 @@ const PASSED: usize = 16;
 pub(super) struct Listed {
     pub(super) offer: Arc<Offer>,
     pub(super) instructions: Option<Arc<str>>,
-    /// Whether a name that is missing is gone for everyone.
+    /// Whether the listing is complete for all clients, so that a missing name is gone.
     pub(super) is_everything: bool,
 }
 
@@ -60,31 +61,31 @@ impl Listed {
     }
 }
 
-/// What is known about the pins of one server.
+/// The approval settings and the record of one server.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
-    /// The user's choice, as `Approval as u8`.
+    /// The user's setting, as `Approval as u8`.
     approval: AtomicU8,
     /// Whether suspicious definitions wait for a person (`host.approvalStrict`).
     strict: AtomicBool,
-    /// Whether anything goes by the hints of tools.
+    /// Whether any view, rule, or setting decides by the hints of tools.
     heeds: AtomicBool,
     pub(super) ignore: Box<[Pointer]>,
-    /// What a lock approves.
+    /// What the server's lock approves.
     pub(super) allowed: ArcSwapOption<Allowed>,
     pub(super) standing: Mutex<Option<Standing>>,
-    /// The file of the record as it was read or written last.
+    /// Identifies the version of the record's file that was last read or written.
     pub(super) mark: Mutex<Option<Mark>>,
-    /// The last listing that was put to be judged.
+    /// The last listing that was queued for comparison.
     pub(super) last: Mutex<Option<Listed>>,
     /// Canceled once the record was read.
     pub(super) read: CancellationToken,
-    /// Whether the server has pins though it is in this process, as simulated ones are.
+    /// Whether this server has pins although it runs in this process, as simulated servers do.
     #[cfg(test)]
     pub(super) is_simulated: AtomicBool,
 }
 
-/// The pins of each name.
+/// Pins by kind of definition and by name.
 #[derive(Debug, Default)]
 struct Table(HashMap<What, HashMap<String, Vec<Pin>>>);
 
@@ -105,19 +106,19 @@ struct Held {
     name: String,
     classes: Vec<Class>,
     is_suspicious: bool,
-    /// Whether clients see it all the same.
+    /// Whether clients see it although it waits.
     passes: bool,
     renamed: Option<String>,
     unstable: bool,
 }
 
-/// What people are told of a change beside its classes.
+/// What users are told about a change in addition to its classes.
 #[derive(Debug)]
 pub(super) struct Marks<'a> {
     is_suspicious: bool,
     /// The former name.
     renamed: Option<&'a str>,
-    /// Whether the name had too many forms lately.
+    /// Whether the server has lately listed too many forms of the name.
     unstable: bool,
 }
 
@@ -128,24 +129,24 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// The record of a server, as far as calls and lists need it.
+/// What the record of a server says, in the form that calls and lists need.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     is_begun: bool,
-    /// Whether a lock says what is approved.
+    /// Whether a lock decides what is approved.
     is_locked: bool,
     approved: Table,
-    /// What a person approved, or a lock.
+    /// What was approved by a person, or by a lock.
     by_person: Table,
-    /// What was looked at, and what of it is suspicious; `None` if nobody has to know.
+    /// All recorded definitions, and the suspicious ones among them; `None` if suspicious definitions are not withheld.
     suspicious: Option<(Table, Table)>,
-    /// What was said of each tool when it was approved.
+    /// The hints of each tool as they were approved.
     hints: HashMap<String, Hints>,
-    /// What waits for approval.
+    /// The definitions that wait for approval.
     waiting: Vec<Held>,
-    /// Offers without what is withheld, by the hashes of whole ones.
+    /// Offers without withheld definitions, by the hash of the server's own offer.
     passed: Vec<(u128, Arc<Offer>)>,
-    /// Offers in which the hints of some tools count for less than is said, by the hashes of the others.
+    /// Offers in which the hints of some tools were made stricter, by the hash of the server's own offer.
     heeded: Vec<(u128, Arc<Offer>)>,
 }
 
@@ -209,19 +210,19 @@ impl Standing {
         self.approved.has(what, name, pin)
     }
 
-    /// Reports whether a definition is suspicious, and nobody has approved it.
+    /// Reports whether a definition is suspicious, and no person has approved it.
     fn is_suspicious(&self, what: What, name: &str, pin: Pin, text: &str) -> bool {
         if self.by_person.has(what, name, pin) {
             return false;
         }
         match &self.suspicious {
             Some((seen, suspicious)) if seen.has(what, name, pin) => suspicious.has(what, name, pin),
-            // It is not judged yet. What it says of other servers is found then.
+            // The definition is not compared yet. What it says about other servers is found only then.
             _ => is_suspicious(what, "", text, &Neighbours::default()),
         }
     }
 
-    /// Takes the first whole offer as approved.
+    /// Counts the first complete offer as approved.
     fn begin(&mut self, offer: &Offer, ignore: &[Pointer]) {
         self.is_begun = true;
         for kind in Kind::ALL {
@@ -233,7 +234,7 @@ impl Standing {
     }
 }
 
-/// Returns what is said of a tool.
+/// Returns the hints in a tool's definition.
 fn said_in(form: &Form) -> Hints {
     Raw::parse(&form.text.clone().into()).map(|raw| hints::said(&raw)).unwrap_or_default()
 }
@@ -248,7 +249,7 @@ impl Pinned {
         Self { approval, strict, ignore: pointers(config), allowed: allowed(config).into(), ..Self::default() }
     }
 
-    /// Follows a change of the lock. Returns whether there is one.
+    /// Applies a change of the lock. Returns whether the lock has changed.
     pub(super) fn lock_by(&self, config: &config::Server) -> bool {
         let allowed = allowed(config);
         let is_changed = *self.allowed.load() != allowed;
@@ -258,7 +259,7 @@ impl Pinned {
         is_changed
     }
 
-    /// Follows a change of the user's choice. Returns whether the record has to be read again.
+    /// Applies a change of the user's settings. Returns whether the record must be read again.
     pub(super) fn choose(&self, host: &HostSettings) -> bool {
         let approval = self.approval.swap(host.approval as u8, Ordering::Relaxed) != host.approval as u8;
         let strict = self.strict.swap(host.approval_strict, Ordering::Relaxed) != host.approval_strict;
@@ -270,7 +271,7 @@ impl Pinned {
         approval || strict
     }
 
-    /// Notes whether anything goes by the hints of tools. Returns whether the record has to be read again.
+    /// Notes whether anything decides by the hints of tools. Returns whether the record must be read again.
     pub(super) fn heed(&self, heeds: bool) -> bool {
         !self.heeds.swap(heeds, Ordering::Relaxed) && heeds
     }
@@ -284,13 +285,13 @@ impl Pinned {
         self.strict.load(Ordering::Relaxed) && self.approval() != Approval::Off
     }
 
-    /// Reports whether the hints of tools are compared with what was approved. Where approval is strict, nothing else is
-    /// shown anyway.
+    /// Reports whether the hints of tools are compared with what was approved. Under stricter settings only approved
+    /// definitions are shown, so there is nothing to compare.
     fn heeds(&self) -> bool {
         self.heeds.load(Ordering::Relaxed) && self.approval() == Approval::Warn
     }
 
-    /// Returns what of an offer may be shown. `None` while the record is not read.
+    /// Returns the offer without withheld definitions; `None` while the record is not read.
     fn pass(&self, offer: &Arc<Offer>) -> Option<Arc<Offer>> {
         let approval = self.approval();
         let mut standing = lock(&self.standing);
@@ -320,7 +321,7 @@ impl Pinned {
         Some(passed)
     }
 
-    /// Returns the offer with hints that count for no more than was approved.
+    /// Returns the offer with hints that claim no more than was approved.
     fn heeding(&self, offer: Arc<Offer>) -> Arc<Offer> {
         let mut standing = lock(&self.standing);
         let unread = Standing { is_begun: true, ..Standing::default() };
@@ -354,17 +355,17 @@ impl Pinned {
 }
 
 impl Server {
-    /// Returns the pin of a definition that the server lists: what is approved.
+    /// Returns the pin of a definition that the server lists, by which it is approved.
     pub(crate) fn pin_of(&self, entry: &Entry) -> Pin {
         entry.stated_pin(&self.pinned.ignore)
     }
 
-    /// Returns what of an offer clients may be shown; `None` while that is not known.
+    /// Returns the offer without withheld definitions; `None` while it is not known which are withheld.
     pub(crate) fn passing(&self, offer: Arc<Offer>) -> Option<Arc<Offer>> {
         if self.is_strict() { self.pinned.pass(&offer) } else { Some(offer) }
     }
 
-    /// Returns the instructions if clients may be shown them.
+    /// Returns the instructions, unless they are withheld.
     pub(super) fn passing_instructions(&self, text: Arc<str>) -> Option<Arc<str>> {
         if !self.is_strict() {
             return Some(text);
@@ -379,12 +380,12 @@ impl Server {
         (passes && !is_out).then_some(text)
     }
 
-    /// Returns the offer with hints that count for no more than was approved, if anything goes by hints.
+    /// Returns the offer with hints that claim no more than was approved, if anything decides by hints.
     pub(super) fn heeding(&self, offer: Arc<Offer>) -> Arc<Offer> {
         if self.pinned.heeds() && !self.has_no_pins() { self.pinned.heeding(offer) } else { offer }
     }
 
-    /// Reports whether clients may be kept from what was not approved.
+    /// Reports whether definitions may be withheld from clients.
     pub(crate) fn is_strict(&self) -> bool {
         (!self.pinned.approval().is_lenient() || self.pinned.is_wary()) && !self.has_no_pins()
     }
@@ -394,12 +395,12 @@ impl Server {
         self.is_strict() || (self.pinned.heeds() && !self.has_no_pins())
     }
 
-    /// Reports whether nothing is known of the record yet that clients need.
+    /// Reports whether clients need the record and it has not been read yet.
     pub(super) fn lacks_record(&self) -> bool {
         !self.pinned.read.is_cancelled() && self.needs_record()
     }
 
-    /// Adds to the instructions how much waits for approval.
+    /// Adds to the instructions how many tools wait for approval.
     pub(super) fn with_withheld(&self, text: Option<Arc<str>>) -> Option<Arc<str>> {
         let withheld = self.withheld();
         let tools = withheld.iter().filter(|(what, _)| *what == What::Tool).count();
@@ -414,14 +415,14 @@ impl Server {
         Some(text.map_or_else(|| note.clone(), |text| format!("{}\n\n{note}", text.trim_end())).into())
     }
 
-    /// Waits until the server's record is read, if clients are shown nothing before.
+    /// Waits until the server's record is read, if what clients see depends on it.
     pub(super) async fn pins_read(&self) {
         if self.needs_record() {
             self.pinned.read.cancelled().await;
         }
     }
 
-    /// Returns the names that clients are kept from until somebody approves them.
+    /// Returns the kinds and names of the definitions that are withheld until somebody approves them.
     pub(super) fn withheld(&self) -> Vec<(What, String)> {
         if !self.is_strict() {
             return Vec::new();
@@ -439,7 +440,7 @@ impl Server {
         lock(&self.pinned.standing).iter().map(|standing| standing.waiting.len()).sum()
     }
 
-    /// Describes what differs from what was approved, a line for each definition.
+    /// Describes each definition that differs from what was approved, in one line.
     pub(super) fn changed_lines(&self) -> Vec<String> {
         let standing = lock(&self.pinned.standing);
         let waiting = standing.iter().flat_map(|standing| &standing.waiting);

@@ -1,9 +1,9 @@
-//! Compares what servers list with what the user approved, and withholds what is not (`docs/hazards.md` H85).
+//! Compares what servers list with what the user approved, and withholds the rest (`docs/hazards.md` H85).
 //!
-//! In: listings, and the records on disk, which `mcp-host approve` changes meanwhile. Out: offers without what is
-//! withheld, and news of changes. Listings are judged behind, off the runtime's thread. **Invariant:** if approval is
-//! strict, a definition passes only by a pin in the table of its server: what is not judged yet, or cannot be, is
-//! withheld.
+//! In: listings, and the records on disk, which `mcp-host approve` changes meanwhile. Out: offers without withheld
+//! definitions, and events about changes. Listings are compared in the background, off the runtime's thread.
+//! **Invariant:** if approval is strict, a definition passes only if its pin is in the server's record: what is not
+//! compared yet, or cannot be, is withheld.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,15 +21,15 @@ use crate::keep::{self, Mark};
 use crate::pins::{Book, Class, Error, Judged, Listing, Memory, Notice, Pins, Wary, What, is_suspicious};
 use crate::registry::{Kind, Neighbours, Offer};
 
-/// How long to collect the listings of several servers before they are judged.
+/// How long to collect the listings of several servers before comparing them.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How long to let servers start first, where no list waits for the records.
+/// How long to let servers start first, if no list waits for the records.
 const AFTER_START: Duration = Duration::from_millis(100);
 /// How often to check whether the records have changed.
 const LOOK: Duration = Duration::from_millis(500);
-/// Within how much time two writes may have the same time: file systems count in ticks.
+/// Two writes within this time may get the same modification time, because file systems count in ticks.
 const SAME_TIME: Duration = Duration::from_millis(100);
-/// How many listings of one server may wait to be judged; older ones are dropped.
+/// How many listings of one server may wait for their comparison; the oldest are dropped.
 const DUE: usize = 8;
 /// How many changes one log line names.
 const NAMED: usize = 5;
@@ -48,33 +48,33 @@ const NAMED: usize = 5;
 pub struct DefinitionNews {
     /// The server's name in the config.
     pub server: String,
-    /// What it is.
+    /// The kind of definition.
     pub what: What,
     /// The server's own name for it; empty for instructions.
     pub name: String,
     /// How it differs.
     pub classes: Vec<Class>,
-    /// The former name of what was added, if it looks renamed.
+    /// The former name of an added definition, if it looks renamed.
     pub renamed: Option<String>,
-    /// Whether the server has listed three forms of it or more within an hour. Then each one needs an approval of its own.
+    /// Whether the server has listed three or more forms of it within an hour. Then each form needs its own approval.
     pub unstable: bool,
-    /// Whether clients are kept from it until somebody approves it.
+    /// Whether it is withheld from clients until somebody approves it.
     pub withheld: bool,
 }
 
-/// The records of all servers, and the listings that wait to be judged.
+/// The records of all servers, and the listings that wait for their comparison.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) records: Records,
-    /// Held while a record is read and taken over, so that no older one replaces a newer one.
+    /// Held while records are read and applied, so that an older state never replaces a newer one.
     turn: Mutex<()>,
     due: Mutex<Due>,
     news: Notify,
-    /// Exists once somebody listens: its queue takes 32 KiB.
+    /// Created for the first listener, because its queue takes 32 KiB.
     told: OnceLock<broadcast::Sender<DefinitionNews>>,
 }
 
-/// The listings that wait to be judged, by the ids of their servers.
+/// The listings that wait for their comparison, by the ids of their servers.
 type Due = BTreeMap<usize, (Arc<Server>, Vec<Listed>)>;
 
 /// Where the records are.
@@ -108,7 +108,7 @@ impl Keeper {
         self.news.notify_one();
     }
 
-    /// Judges all listings that wait. `servers` are all of the host. Blocks.
+    /// Compares all waiting listings with the records. `servers` are all servers of the host. Blocks.
     fn judge(&self, due: Due, servers: &[Arc<Server>]) -> Vec<(Arc<Server>, Vec<Notice>)> {
         let _turn = lock(&self.turn);
         let mut neighbours = self.neighbours(servers);
@@ -149,7 +149,7 @@ impl Keeper {
         all
     }
 
-    /// Returns the tools of all servers as they were recorded, if suspicious definitions are withheld. Blocks.
+    /// Returns the recorded tools of all servers, if suspicious definitions are withheld. Blocks.
     fn neighbours(&self, servers: &[Arc<Server>]) -> Option<Neighbours> {
         servers.iter().any(|server| server.pinned.is_wary()).then(|| {
             let mut neighbours = Neighbours::default();
@@ -161,13 +161,13 @@ impl Keeper {
         })
     }
 
-    /// Reads the records of these servers; `all` are those of the host. Blocks.
+    /// Reads the records of `servers`; `all` are all servers of the host. Blocks.
     fn read(&self, servers: &[Arc<Server>], all: &[Arc<Server>]) {
         let _turn = lock(&self.turn);
         self.take_over(servers, all);
     }
 
-    /// Reads the records that others have changed, and reports whether there are any. Blocks.
+    /// Reads the records that another process has changed, and reports whether there are any. Blocks.
     fn read_changed(&self, servers: &[Arc<Server>]) -> bool {
         let _turn = lock(&self.turn);
         let is_changed =
@@ -190,7 +190,7 @@ impl Keeper {
                     *lock(&server.pinned.mark) = mark;
                     *lock(&server.pinned.standing) = Some(Standing::of(&book, server, neighbours.as_ref()));
                 }
-                // Nothing passes without a record.
+                // Without a record, nothing is shown.
                 Err(error) => {
                     *lock(&server.pinned.mark) = self.records.mark(server);
                     tracing::warn!(server = &*server.label, "its approvals cannot be read: {error}");
@@ -243,7 +243,7 @@ impl Records {
 }
 
 impl Manager {
-    /// Keeps pins of all servers from now on, of those in this process, too.
+    /// Keeps pins of all servers from now on, including those in this process.
     #[cfg(test)]
     pub(crate) fn keep_simulated_pins(&self) {
         let is_simulated =
@@ -252,7 +252,7 @@ impl Manager {
         self.keep_pins(None);
     }
 
-    /// Reports whether the first listing of a server was judged.
+    /// Reports whether the first listing of a server was compared.
     #[cfg(test)]
     pub(crate) fn has_seen(&self, server: &str) -> bool {
         let Some(Records::Memory(books)) = self.0.pins.get().map(|keeper| &keeper.records) else { return false };
@@ -272,12 +272,13 @@ impl Manager {
         self.0.tasks.spawn(async move {
             let stop = manager.0.stop.clone();
             stop.run_until_cancelled(manager.follow_pins(&keeper)).await;
-            // What was listed is recorded before the host ends.
+            // Everything listed so far is recorded before the host ends.
             manager.judge_due(&keeper).await;
         });
     }
 
-    /// Notes at which servers anything goes by the hints of tools, so that these are compared with what was approved.
+    /// Notes for which servers anything decides by the hints of tools, so that these are compared with what was
+    /// approved.
     pub(super) fn note_heeding(&self) {
         if self.0.pins.get().is_none() {
             return;
@@ -290,13 +291,13 @@ impl Manager {
         }
     }
 
-    /// Subscribes to definitions that change.
+    /// Subscribes to definitions that differ from what was approved.
     pub(crate) fn definition_news(&self) -> Option<broadcast::Receiver<DefinitionNews>> {
         let keeper = self.0.pins.get()?;
         Some(keeper.told.get_or_init(|| broadcast::Sender::new(NEWS)).subscribe())
     }
 
-    /// Reads the records, then judges listings and follows changes of the records.
+    /// Reads the records, then compares listings and follows changes of the records.
     async fn follow_pins(&self, keeper: &Arc<Keeper>) {
         if !self.servers().iter().any(|server| server.needs_record()) {
             tokio::time::sleep(AFTER_START).await;
@@ -310,14 +311,14 @@ impl Manager {
                 () = keeper.news.notified() => {
                     tokio::time::sleep(TOGETHER).await;
                     self.judge_due(keeper).await;
-                    // Its own writes are looked at now, so that a host at rest reads nothing.
+                    // The keeper's own writes are read back after this pause, so that an idle host reads nothing.
                     tokio::time::sleep(SAME_TIME).await;
                 }
                 _ = look.tick() => {}
             }
             let now = keeper.records.changed();
             if now != seen {
-                // Another write may have the same time, unless that is over.
+                // Unless that time is long enough ago, a later write may have the same one.
                 seen = now.filter(|time| time.elapsed().is_ok_and(|age| age > SAME_TIME));
                 self.read_changed_pins(keeper).await;
             }
@@ -332,7 +333,7 @@ impl Manager {
         self.touch();
     }
 
-    /// Reads the records that others have changed.
+    /// Reads the records that another process has changed.
     async fn read_changed_pins(&self, keeper: &Arc<Keeper>) {
         let (servers, reader) = (self.servers(), keeper.clone());
         match keep::aside(move || reader.read_changed(&servers)).await {
@@ -353,7 +354,7 @@ impl Manager {
         });
     }
 
-    /// Compares what a server lists with its lock, which has changed.
+    /// Compares what a server lists with its lock again, after the lock has changed.
     pub(super) fn judge_again(&self, server: &Arc<Server>) {
         let Some(keeper) = self.0.pins.get() else { return };
         let last = lock(&server.pinned.last).take();
@@ -380,7 +381,7 @@ impl Manager {
         }
     }
 
-    /// Notes what a server lists, to be compared with what was approved.
+    /// Queues what a server lists for comparison with what was approved.
     pub(super) fn pin(&self, server: &Arc<Server>, key: &ListKey, offer: &Arc<Offer>, instructions: Option<Arc<str>>) {
         let Some(keeper) = self.0.pins.get() else { return };
         let is_whole = !Kind::ALL.into_iter().any(|kind| offer.failed(kind));
@@ -391,8 +392,8 @@ impl Manager {
         keeper.put(server, Listed { offer: offer.clone(), instructions, is_everything });
     }
 
-    /// Returns the server that lists this name in a form that is not approved. A client with a view learns of it only
-    /// where the view would show the name: any other one does not exist there.
+    /// Returns the server that lists this name in a form that is withheld. A client with a view learns of it only if
+    /// the view would show the name; any other name does not exist for that client.
     pub(crate) fn withholding(&self, who: &Who, what: What, name: &str) -> Option<Arc<Server>> {
         let kind = what.kind()?;
         if !self.may_call_all(who) {
@@ -419,7 +420,7 @@ impl Manager {
     }
 }
 
-/// Tells what has changed at a server: in one log line, and an event for each definition.
+/// Reports what has changed at a server: in one log line, and in one event for each definition.
 fn tell(manager: &Manager, keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
     if notices.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! `pool` of a server: which of several leases of one key gets a call, and whether one more opens; pure, but for the
-//! counts that it keeps.
+//! `pool` of a server: chooses which of several leases of one key gets a call, and whether one more opens; pure, except
+//! for the counts that it keeps.
 //!
 //! The lease that clients share is the *first*; those opened beside it while all are busy are *extra* ones. Clients list,
 //! subscribe, and run tasks on the first lease alone. The lease with the fewest calls gets the next call.
@@ -21,13 +21,14 @@ use crate::config::{self, Sharing};
 pub(crate) struct Pool {
     /// How many leases of one key there may be.
     most: usize,
-    /// Whether a result of the server asked something; requests of the server are noted as what it asks.
+    /// Whether the server has asked something in a result. What it asks in requests is recorded elsewhere
+    /// (`sharing.rs`).
     asked: AtomicBool,
-    /// Told of each call that has left its lease.
+    /// Notified whenever a call has left its lease.
     freed: Notify,
 }
 
-/// The part that a lease has in a pool.
+/// The state of a lease as a member of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Pooled {
     /// How many calls are on it, or are about to be.
@@ -63,18 +64,18 @@ pub(super) enum Choice {
 }
 
 impl Pool {
-    /// Returns the pool of a server; `None` if one lease a key is all that it may have.
+    /// Returns the pool of a server; `None` if it may have only one lease per key.
     pub(super) fn of(config: &config::Server) -> Option<Self> {
         let has_one = config.pool > 1 && config.sharing != Sharing::Session;
         has_one.then(|| Self { most: config.pool, asked: AtomicBool::new(false), freed: Notify::new() })
     }
 
-    /// Notes that the server asks clients something by its results.
+    /// Notes that the server has asked clients something in a result.
     pub(crate) fn note_asked(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets that the server has asked something by its results.
+    /// Forgets that the server has asked something in a result.
     pub(super) fn forget_asked(&self) {
         self.asked.store(false, Ordering::Relaxed);
     }
@@ -84,7 +85,7 @@ impl Pool {
         if asks.is_empty() && !self.asked.load(Ordering::Relaxed) { self.most } else { 1 }
     }
 
-    /// Returns a future that ends when a call leaves its lease after this.
+    /// Returns a future that completes when the next call leaves its lease.
     pub(crate) fn freed(&self) -> Notified<'_> {
         self.freed.notified()
     }
@@ -94,14 +95,14 @@ impl Pool {
     }
 }
 
-/// Chooses the lease for a call among those of one key, the first lease in front: the one with the fewest calls; of
-/// several, one that is up. While all of them are busy, and the first one is up, one more opens.
+/// Chooses the lease for a call among those of one key, of which `members[0]` is the first lease: the one with the
+/// fewest calls; among several of these, one that is up. If all are busy and the first lease is up, one more opens.
 pub(super) fn choose(members: &[Member], most: usize) -> Choice {
     let usable = members.iter().enumerate().filter(|(_, member)| member.ready != Ready::No);
     let least = usable.min_by_key(|(at, member)| (member.calls, member.ready, *at));
     // If none is up, the call waits for the first one.
     let Some((at, member)) = least else { return Choice::Member(0) };
-    // What the first lease is like is known once it is up; another one would be like it.
+    // Another lease would fare like the first one, and how that fares is known once it is up.
     let is_known = members.first().is_some_and(|first| first.ready == Ready::Now);
     if member.calls > 0 && is_known && members.len() < most { Choice::More(at) } else { Choice::Member(at) }
 }

@@ -1,12 +1,12 @@
 //! Counts calls against rates (`host.rates`, and `rate` of a tool).
 //!
-//! In: the rates that hold for a call, and the time. Out: whether the call may go, when, or which rate it is over. Calls
-//! are counted by principal, by server, by view, or by tool and principal, and never by session. The count of a key is
-//! one moment (GCRA): when the calls so far will have been paid for. A key whose moment has passed is as good as new and
-//! needs no place.
+//! In: the rates that hold for a call, and the time. Out: whether the call may go now or later, or which rate it
+//! exceeds. Calls are counted by principal, by server, by view, or by tool and principal, and never by session. The
+//! count of a key is one point in time (GCRA): when its calls so far will be paid for. A key whose time has passed owes
+//! nothing and is not stored.
 //!
-//! **Invariants:** a call counts for all of its rates or for none. A call that was not sent counts for none ([`Ticket`]).
-//! Counts of a day are on disk a moment later, and no runtime's thread waits for that.
+//! **Invariants:** a call counts for all of its rates or for none. A call that was not sent counts for none
+//! ([`Ticket`]). Counts of daily rates are on disk a moment later, and no thread of the runtime waits for that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -24,8 +24,9 @@ use crate::config::{HostSettings, OnLimit, Per, Rate, Rates};
 use crate::keep::{Behind, Keep};
 use crate::lock::lock;
 
-/// The calls that are counted together: those of a principal, at a server, of a tool, or in a view. A tool of a server has
-/// the server's own name for it; a tool without a server is one that a view rates, by the name that clients see.
+/// Identifies the calls that are counted together: those of a principal, at a server, of a tool, or in a view. With a
+/// server, `tool` is the server's own name for the tool. Without one, a view rates the tool, and `tool` is the name
+/// that clients see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RateKey {
     pub(crate) principal: Option<Principal>,
@@ -41,32 +42,33 @@ pub(crate) struct Held {
     pub(crate) rate: Rate,
 }
 
-/// A call that is over a rate.
+/// A call that exceeds a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Over {
     pub(crate) held: Held,
-    /// When it may be made.
+    /// How long until it may be made.
     pub(crate) after: Duration,
 }
 
 /// The counts of all keys.
 #[derive(Debug, Default)]
 pub(crate) struct RateTable {
-    /// For each key, when its calls will have been paid for.
+    /// For each key, when its calls will be paid for.
     paid: Mutex<HashMap<RateKey, Instant>>,
     /// Whether the config has any rate.
     is_on: AtomicBool,
     file: Option<Arc<Behind<Days>>>,
 }
 
-/// The counts of days, as they are on disk: microseconds since 1970, by principal, server, tool, and view.
+/// The counts of daily rates as stored on disk: when the calls will be paid for, in microseconds since 1970, by
+/// principal, server, tool, and view.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Days {
     #[serde(default)]
     paid: BTreeMap<String, u64>,
 }
 
-/// One call that has been counted. Dropped before the call is sent, it gives the count back.
+/// A call that has been counted. If it is dropped before the call is sent, the call no longer counts.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     table: Arc<RateTable>,
@@ -80,7 +82,7 @@ const VERSION: u32 = 1;
 const MOST: usize = 65_536;
 
 impl RateTable {
-    /// Makes a table with the counts of days that are in the state directory; an empty one without it.
+    /// Creates a table with the counts of daily rates in the state directory; an empty one without a directory.
     pub(super) fn load(directory: Option<&Path>) -> Self {
         let keep = directory.map(|directory| Keep::new(directory.join("rates.json"), VERSION));
         let days: Days = keep
@@ -95,7 +97,7 @@ impl RateTable {
         let (now, today) = (Instant::now(), micros(SystemTime::now()));
         let counted = days.paid.iter().filter_map(|(text, paid)| {
             let ahead = paid.checked_sub(today).filter(|ahead| *ahead > 0)?;
-            // A file from a clock that was wrong must not lock anything for longer than a day's calls can.
+            // A file written by a wrong clock must not block a key for longer than a day.
             Some((RateKey::parse(text)?, now + Duration::from_micros(ahead).min(Per::Day.time())))
         });
         Self { paid: Mutex::new(counted.collect()), file: keep.map(Behind::new), ..Self::default() }
@@ -113,9 +115,9 @@ impl RateTable {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Counts a call for all of these rates, or for none if it is over one of them. A call may be early by up to
-    /// `patience` where its rates let it wait. Returns its ticket, and how long it must wait. `cap` is how many keys
-    /// there may be.
+    /// Counts a call for all of these rates, or for none if it exceeds one of them. If its rates let calls wait, a call
+    /// may come up to `patience` too early. Returns its ticket, and how long it must wait. `cap` is the maximum number
+    /// of keys.
     pub(crate) fn take(
         self: &Arc<Self>,
         held: Vec<Held>,
@@ -150,7 +152,7 @@ impl RateTable {
         Ok((Ticket { table: self.clone(), held, is_used: false }, wait))
     }
 
-    /// Takes the count of a call back.
+    /// Undoes the count of a call.
     fn give_back(&self, held: &[Held]) {
         let now = Instant::now();
         let mut paid = lock(&self.paid);
@@ -165,7 +167,7 @@ impl RateTable {
         self.keep(held, false);
     }
 
-    /// Writes counts of days to disk, in the background.
+    /// Writes the counts of daily rates to disk, in the background.
     fn keep(&self, held: &[Held], is_more: bool) {
         let Some(file) = &self.file else { return };
         for Held { key, rate } in held.iter().filter(|held| held.rate.per == Per::Day) {
@@ -175,7 +177,7 @@ impl RateTable {
         }
     }
 
-    /// Waits until the counts of days are on disk.
+    /// Waits until the counts of daily rates are on disk.
     pub(super) async fn written(&self) {
         if let Some(file) = &self.file {
             file.written().await;
@@ -187,8 +189,8 @@ impl RateTable {
         lock(&self.paid).len()
     }
 
-    /// Returns the keys that are at the limit of their rate now, and when each may make one more call, the latest first.
-    /// `rate` gives the rate of a key.
+    /// Returns the keys that are at the limit of their rate now, and how long until each may make one more call,
+    /// longest first. `rate` returns the rate of a key.
     pub(crate) fn limited(&self, rate: impl Fn(&RateKey) -> Option<Rate>) -> Vec<Over> {
         let now = Instant::now();
         let over = |(key, paid): (&RateKey, &Instant)| {
@@ -203,12 +205,12 @@ impl RateTable {
 }
 
 impl Manager {
-    /// The counts of calls against their rates.
+    /// Returns the counts of calls against their rates.
     pub(crate) fn rates(&self) -> &Arc<RateTable> {
         &self.0.rates
     }
 
-    /// Returns what is at the limit of its rate now.
+    /// Returns the keys that are at the limit of their rate now.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn limited(&self) -> Vec<Over> {
         let (settings, servers) = (self.settings(), self.servers());
@@ -284,14 +286,14 @@ impl Days {
 
 /// Returns how much too early one more call would be; 0 if it may be made.
 fn early(paid: Option<Instant>, rate: &Rate, now: Instant) -> Duration {
-    // The calls of a burst may be paid for later.
+    // The later calls of a burst may be paid for afterwards.
     let may_owe = rate.step().saturating_mul(rate.burst.saturating_sub(1));
     let owed = paid.map_or(Duration::ZERO, |paid| paid.saturating_duration_since(now));
     owed.saturating_sub(may_owe)
 }
 
-/// Removes the keys that are as good as new. If that is not enough, also removes the idlest sixteenth: those that will
-/// be as good as new first.
+/// Removes the keys that owe nothing. If that is not enough, also removes a sixteenth of `cap`: those that will be paid
+/// for soonest.
 fn make_room(paid: &mut HashMap<RateKey, Instant>, now: Instant, cap: usize) {
     paid.retain(|_, moment| *moment > now);
     let over = (paid.len() + 1).saturating_sub(cap);

@@ -1,5 +1,5 @@
-//! What the manager tells listeners and the record of the last minutes (`record`): changes of states, of the config, and
-//! of definitions.
+//! Reports changes of states, of the config, and of definitions to listeners and to the record of the last minutes
+//! (`record`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,12 +40,12 @@ impl Manager {
         self.0.logins.subscribe()
     }
 
-    /// Subscribes to what servers tell users, from now on.
+    /// Subscribes to what servers write to users (log messages and standard error), from now on.
     pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
         self.0.spoken.subscribe()
     }
 
-    /// Tells a change of a state.
+    /// Reports a change of a state.
     pub(super) fn emit(&self, change: StateChange) {
         let (from, to, cause) = (change.from.as_str(), change.to.as_str(), change.cause.as_deref());
         self.record().changed(&Change { server: &change.server, from, to, cause }, change.at);
@@ -71,14 +71,14 @@ impl Manager {
         self.say(Level::Info, &format!("config reloaded: {said}"));
     }
 
-    /// Remembers that the files were not taken.
+    /// Records that the new config files were rejected.
     pub(super) fn remember_refusal(&self, problems: &[String]) {
         self.record().counts().one(HostCount::ReloadRefused);
         self.happened(Part::Config, &json!({ "reloaded": false, "problems": problems }));
         problems.iter().for_each(|problem| self.say(Level::Warning, &format!("config not reloaded: {problem}")));
     }
 
-    /// Remembers a definition that was not approved.
+    /// Records a definition that was not approved.
     pub(super) fn remember_definition(&self, news: &DefinitionNews) {
         let DefinitionNews { server, what, name, withheld, .. } = news;
         self.record().counts().of(server).one(Count::DefinitionChanges);
@@ -86,12 +86,12 @@ impl Manager {
         self.happened(Part::Approvals, &shown);
     }
 
-    /// Remembers what became of a login: `needed`, `begun`, `done`, `failed`, or `out`.
+    /// Records a step of a login: `needed`, `begun`, `done`, `failed`, or `out`.
     pub(crate) fn remember_login(&self, server: &str, what: &'static str) {
         self.happened(Part::Logins, &json!({ "server": server, "what": what }));
     }
 
-    /// Remembers all logins from now on, as they begin and end.
+    /// Records the beginning and the end of all logins from now on.
     pub(super) fn follow_logins(&self) {
         let inner = Arc::downgrade(&self.0);
         self.0.keys.tell_logins(move |news| {
@@ -120,7 +120,7 @@ impl Manager {
 
     fn happened(&self, part: Part, members: &impl Serialize) {
         if self.record().is_on() {
-            // It has no keys but strings.
+            // This cannot fail, because all keys are strings.
             let text = serde_json::to_string(members).unwrap_or_default();
             self.record().happened(part, &text, SystemTime::now());
         }

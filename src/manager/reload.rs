@@ -1,7 +1,8 @@
 //! Reloads the config while the host runs (`docs/hazards.md` H91).
 //!
 //! A server whose config entry is unchanged stays the same object. A changed one is a new server of the same name:
-//! clients see the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`,
+//! clients see the old lists until the new server has listed, calls in flight finish at the old one within
+//! `limits.drain`,
 //! and new calls wait for the new one. A removed server finishes its calls and takes no new ones.
 
 use std::collections::{HashMap, HashSet};
@@ -87,7 +88,8 @@ impl Server {
     }
 }
 
-/// Gives these servers, which are all that the config has, the counts of their names, and forgets those of others.
+/// Gives each server the counters of its name. `servers` are all servers of the config, so counters of other names are
+/// dropped.
 pub(super) fn count(counts: &Counts, servers: &[Arc<Server>], settings: &HostSettings) {
     for server in servers {
         let _ = server.counts.set(counts.of(&server.config.name));
@@ -102,13 +104,13 @@ impl Manager {
         self.reload_but(config, memory, None)
     }
 
-    /// Starts a server of the config anew, as if its entry had changed.
+    /// Restarts a server of the config, as if its entry had changed.
     #[cfg(feature = "server")]
     pub(crate) fn restart(&self, config: Config, memory: &HashMap<String, Starter>, server: &str) {
         self.reload_but(config, memory, Some(server));
     }
 
-    /// Applies a config. The server `anew` does not stay, even if its entry is the same.
+    /// Applies a config. The server named `anew` is replaced even if its entry is unchanged.
     fn reload_but(&self, config: Config, memory: &HashMap<String, Starter>, anew: Option<&str>) -> Reload {
         let old = self.servers();
         self.0.world.nature.lineage.follow(&config);
@@ -195,7 +197,7 @@ impl Manager {
         self.0.config.subscribe()
     }
 
-    /// Emits the state of a server that never starts, as it has no lease that would.
+    /// Emits the state of a server that never starts: it has no lease that would emit it.
     fn tell_fixed(&self, server: &Server, old: &[Arc<Server>]) {
         if let Some((state, why)) = &server.fixed {
             let before = old.iter().find(|old| old.config.name == server.config.name);

@@ -31,12 +31,12 @@ impl Manager {
         None
     }
 
-    /// Notes that no person decides at this host.
+    /// Notes that no person makes decisions at this mcp-host.
     pub(crate) fn leave_unattended(&self) {
         let _ = self.0.unattended.set(());
     }
 
-    /// Reports whether no person decides at this host.
+    /// Reports whether no person makes decisions at this mcp-host.
     pub(crate) fn is_unattended(&self) -> bool {
         self.0.unattended.get().is_some()
     }
@@ -47,7 +47,7 @@ impl Manager {
         self.0.keys.dialer().certificates()
     }
 
-    /// Returns what waits for approval, server by server.
+    /// Returns the definitions that wait for approval, server by server.
     pub(crate) async fn unapproved(&self) -> Result<Vec<Waiting>, Error> {
         let Some(keeper) = self.0.pins.get() else { return Ok(Vec::new()) };
         let servers = self.servers();
@@ -84,7 +84,7 @@ impl Manager {
         self.servers().iter().filter_map(listed).collect()
     }
 
-    /// Returns what the servers list now, with its pins.
+    /// Returns the definitions that servers list now, with their pins.
     pub(crate) async fn stated(&self) -> Vec<Stated> {
         let all = self.listings();
         keep::done(move || {
@@ -129,7 +129,7 @@ impl Manager {
         .await
     }
 
-    /// Approves exactly these changes, as far as their servers still say so.
+    /// Approves exactly these changes, except those that their servers no longer list.
     pub(crate) async fn approve(&self, changes: &[Waiting]) -> Result<usize, Error> {
         let Some(keeper) = self.0.pins.get() else { return Ok(0) };
         let mut count = 0;

@@ -53,7 +53,7 @@ impl Server {
         Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui(), refused }
     }
 
-    /// Returns the same for one client, whom the server may not ask everything.
+    /// Returns the rules for one client, including the questions that the server may not ask it.
     pub(super) fn rules_for(&self, who: &Who) -> Rules<'_> {
         Rules { refused: self.refused(who), ..self.rules() }
     }

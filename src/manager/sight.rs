@@ -32,7 +32,7 @@ pub(crate) struct Sight {
 pub(crate) struct Scope {
     /// The ids of the servers outside it.
     pub(crate) without: BTreeSet<usize>,
-    /// The view; `None` if it shows everything as it is.
+    /// The view; `None` if it shows everything unchanged.
     pub(super) lens: Option<Arc<Lens>>,
 }
 
@@ -56,10 +56,10 @@ impl Scope {
 #[derive(Debug, Default)]
 pub(super) struct Limited(Mutex<HashMap<Principal, Sight>>);
 
-/// The views of the config, made ready for its servers.
+/// The views of the config, built for its servers.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// The view `all`; `None` if it shows everything as it is.
+    /// The view `all`; `None` if it shows everything unchanged.
     all: Option<Arc<Lens>>,
     named: BTreeMap<String, Arc<Lens>>,
     /// The view of clients that choose none.
@@ -68,13 +68,13 @@ pub(super) struct Views {
     nothing: Option<Arc<Lens>>,
     /// The rules; `None` if there are none.
     rules: Option<Arc<RulesInUse>>,
-    /// Whether a view shows tools by what is said of them.
+    /// Whether any view or rule decides by the hints of tools.
     read_hints: bool,
-    /// What is remembered of lists that do not show all tools. All views after these have the same.
+    /// The state of changed lists (`listed.rs`), which is passed on when views are rebuilt.
     listed: Arc<Listed>,
 }
 
-/// The rules of the config and of the embedding program, and the views within them.
+/// The rules of the config and of the embedding program, and the views narrowed by them.
 #[derive(Debug)]
 pub(super) struct RulesInUse {
     policy: Arc<Policy>,
@@ -82,18 +82,18 @@ pub(super) struct RulesInUse {
     program: Option<Program>,
     /// The view of clients that choose none.
     default: Chosen,
-    /// The view `all`, if it shows everything as it is but for the rules.
+    /// A view that shows everything: rules narrow it for clients whose own view is `None`.
     plain: Arc<Lens>,
-    /// The view of each kind of client that came so far, within the rules that can match it.
+    /// For each kind of client so far, its view, narrowed by the rules that can match the client.
     made: Mutex<HashMap<Asker, Option<Arc<Lens>>>>,
-    /// What each server may not ask each kind of client.
+    /// The questions that each server may not ask each kind of client.
     refused: Mutex<HashMap<(Asker, usize), Profile>>,
 }
 
 /// The rules about what a server may ask clients.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Whether there are any: a look at this costs each call next to nothing.
+    /// Whether there are any. Checking this flag costs each call next to nothing.
     are_ruled: AtomicBool,
     rules: ArcSwapOption<RulesInUse>,
 }
@@ -126,7 +126,7 @@ impl Asker {
 const ASKERS: usize = 1024;
 
 impl Views {
-    /// Makes the views ready for these servers. A view that shows the same as before stays the same.
+    /// Builds the views for these servers. A view that would show the same as before is reused.
     pub(super) fn new(
         (settings, program): (&HostSettings, Option<&Program>),
         servers: &[&Arc<Server>],
@@ -183,7 +183,7 @@ impl Views {
         }
     }
 
-    /// Returns the view of a client, within the rules that can match the client.
+    /// Returns the view of a client, narrowed by the rules that can match the client.
     fn of(&self, who: &Who) -> Option<Arc<Lens>> {
         let lens = self.lens(&who.view.name);
         match &self.rules {
@@ -211,7 +211,7 @@ impl RulesInUse {
         }
     }
 
-    /// Returns what a server may not ask a client.
+    /// Returns the kinds of questions that a server may not ask a client.
     fn refused(&self, server: &Server, who: &Who) -> Profile {
         let key = (Asker::of(who), server.id);
         if let Some(refused) = lock(&self.refused).get(&key) {
@@ -220,7 +220,7 @@ impl RulesInUse {
         let caller = self.caller(who);
         let subject = Subject::of_server(server.config.alias.as_str());
         let force = InForce::of(&self.policy, None, &caller);
-        // Nobody can be asked whether a server may ask: that is a no.
+        // No person can be asked whether a server may ask a question, so a rule that wants permission denies it.
         let denies = |action| {
             let held = force.as_ref()?.about(action, &subject)?;
             let facts = Facts { subject, action, caller, client: ("", None), arguments: None };
@@ -285,7 +285,7 @@ impl Manager {
         self.0.views.load().rules.as_ref().map(|rules| judge(rules.caller(who)))
     }
 
-    /// Makes the views of the current settings ready for these servers.
+    /// Builds the views of the current settings for these servers.
     pub(super) fn see<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) {
         let servers: Vec<_> = servers.collect();
         let before = self.0.views.load_full();
@@ -300,7 +300,7 @@ impl Manager {
         self.0.look(&scope, &self.all_parts())
     }
 
-    /// Returns what is remembered of lists that do not show all tools.
+    /// Returns the state of changed lists (`listed.rs`).
     pub(super) fn listed_state(&self) -> Arc<Listed> {
         self.0.views.load().listed.clone()
     }
@@ -324,12 +324,13 @@ impl Manager {
         self.0.views.load().default.clone()
     }
 
-    /// Reports whether a view shows tools by what is said of them.
+    /// Reports whether any view or rule decides by the hints of tools.
     pub(super) fn views_read_hints(&self) -> bool {
         self.0.views.load().read_hints
     }
 
-    /// Returns what a client without limits sees in the view of this name, or in that of clients that choose none.
+    /// Returns what a client without limits sees in the view of this name; without a name, in that of clients that
+    /// choose none.
     #[cfg(feature = "server")]
     pub(super) fn scope_of(&self, view: Option<&str>) -> Scope {
         let chosen = view.map_or(Chosen::Default, Chosen::named);
@@ -390,7 +391,7 @@ impl Manager {
 }
 
 impl Server {
-    /// Returns what the server may not ask a client.
+    /// Returns the kinds of questions that the server may not ask a client.
     pub(super) fn refused(&self, who: &Who) -> Profile {
         // Nearly every call ends here.
         if !self.questions.are_ruled.load(Ordering::Acquire) {

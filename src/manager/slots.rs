@@ -15,8 +15,8 @@ use crate::upstream::Owner;
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Mutex<Line<oneshot::Sender<()>>>>);
 
-/// The slots of single tools of one server (`maxConcurrent` in `tools`), by the tool's own name and their number: a view
-/// may allow another number than the server's entry, and then counts its calls apart.
+/// The slots of single tools of one server (`maxConcurrent` in `tools`), by the tool's own name and the number of
+/// slots. A view may set another number than the server's entry, and its calls are then counted separately.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSlots(Mutex<HashMap<(Arc<str>, usize), Slots>>);
 
@@ -28,7 +28,7 @@ impl ToolSlots {
     pub(crate) fn of(&self, tool: &Arc<str>, most: usize) -> Slots {
         let mut all = lock(&self.0);
         if all.len() > TOOLS {
-            // Whoever waits or runs holds a clone.
+            // Each call that waits or runs holds a clone.
             all.retain(|_, slots| Arc::strong_count(&slots.0) > 1);
         }
         all.entry((tool.clone(), most)).or_insert_with(|| Slots::new(most)).clone()

@@ -1,8 +1,8 @@
-//! Spreads calls over the leases of a pool (`pool.rs`): gives each call a place on one of them, opens one more while all
-//! are busy, and ends extra ones that idle for a minute.
+//! Spreads calls over the leases of a pool (`pool.rs`): assigns each call to one of them, opens one more while all are
+//! busy, and ends extra leases that idle for a minute.
 //!
-//! **Invariants:** an extra lease only serves calls: clients list, subscribe, and run tasks on the first lease. It takes
-//! no lease from anyone (`room.rs`). If it is lost, only the calls on it fail.
+//! **Invariants:** an extra lease only serves calls: clients list, subscribe, and run tasks on the first lease. Opening
+//! one ends no other lease to make room (`room.rs`). If an extra lease is lost, only the calls on it fail.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::pool::{Choice, Member, Ready, choose};
 use super::{Manager, Server, Who, lock};
 use crate::upstream::{Owner, Upstream};
 
-/// The place of one call on a lease of a pool, until dropped.
+/// One call on a lease of a pool; it counts there until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Berth {
     server: Arc<Server>,
@@ -22,12 +22,12 @@ pub(crate) struct Berth {
 }
 
 impl Berth {
-    /// Takes a place on this lease.
+    /// Counts a call on this lease.
     fn on(server: &Arc<Server>, entry: &mut Entry, owner: Owner) -> Self {
         entry.pooled.calls += 1;
         entry.used = Instant::now();
         if entry.pooled.extra.is_some() {
-            // It hears what the server says there meanwhile.
+            // Meanwhile the client gets the messages that the server sends on this lease.
             entry.enter(owner);
         }
         Self { server: server.clone(), lease: entry.upstream.id }
@@ -44,8 +44,8 @@ impl Drop for Berth {
             entry.leave(|_| true);
             left.notify_one();
         }
-        // A lease that is still starting serves no one that waits for another one. Told of it, those would only leave
-        // theirs, and tell each other.
+        // Calls that wait for another lease cannot use one that is still starting. If they were notified, they would
+        // only leave their leases, and so notify each other.
         let is_up = entry.upstream.connection().is_some();
         drop(table);
         if let Some(pool) = self.server.pool.as_ref().filter(|_| is_up) {
@@ -65,7 +65,7 @@ impl Server {
         self.pool.as_ref().map(|pool| pool.most(self.asks()))
     }
 
-    /// Counts the places that calls have on its leases.
+    /// Returns how many calls are on its leases.
     #[cfg(test)]
     pub(crate) fn berths(&self) -> usize {
         lock(&self.leases).entries.iter().map(|entry| entry.pooled.calls).sum()
@@ -80,8 +80,8 @@ impl Server {
 }
 
 impl Manager {
-    /// Takes a place for a call of this client: on the client's own lease, or on an extra one that has fewer calls. If
-    /// all are busy, opens another extra lease; whoever gets a lease that is starting has to wait for it. Returns `None`
+    /// Assigns a call of this client to a lease: to the client's own lease, or to an extra one that has fewer calls. If
+    /// all are busy, opens another extra lease; a call on a lease that is starting has to wait for it. Returns `None`
     /// if the client's own lease has ended.
     pub(crate) fn berth(&self, server: &Arc<Server>, first: &Upstream, who: &Who) -> Option<(Arc<Upstream>, Berth)> {
         let mut table = lock(&server.leases);
@@ -101,14 +101,14 @@ impl Manager {
         Some((entry.upstream.clone(), Berth::on(server, entry, who.owner)))
     }
 
-    /// Takes a place for a call that has to run on this lease. Returns `None` if the lease has ended.
+    /// Assigns a call to this lease, on which it has to run. Returns `None` if the lease has ended.
     pub(crate) fn berth_on(&self, server: &Arc<Server>, first: &Upstream, who: &Who) -> Option<Berth> {
         let mut table = lock(&server.leases);
         let at = table.place(first)?;
         Some(Berth::on(server, &mut table.entries[at], who.owner))
     }
 
-    /// Opens a lease beside this one, and returns its place.
+    /// Opens an extra lease beside this one, and returns its index in the table.
     fn add_extra(&self, server: &Arc<Server>, table: &mut Table, at: usize) -> Option<usize> {
         if self.is_stopping() || table.closed {
             return None;
@@ -138,7 +138,7 @@ impl Manager {
             loop {
                 while timeout(LINGER, left.notified()).await.is_ok() {}
                 let mut table = lock(&server.leases);
-                // It may have made room for another lease.
+                // The lease may have ended to make room for another one.
                 let Some(place) = table.place(&upstream) else { return };
                 if table.entries[place].is_idle() {
                     table.entries.swap_remove(place);
@@ -152,12 +152,12 @@ impl Manager {
 }
 
 impl Table {
-    /// Returns the place of a lease.
+    /// Returns the index of a lease in the table.
     fn place(&self, upstream: &Upstream) -> Option<usize> {
         self.entries.iter().position(|entry| entry.upstream.id == upstream.id)
     }
 
-    /// Returns the places of the extra leases beside this one.
+    /// Returns the indexes of the extra leases beside this one.
     fn extras(&self, first: usize) -> impl Iterator<Item = usize> {
         let first = &self.entries[first];
         let of_it = |entry: &Entry| {
@@ -170,7 +170,7 @@ impl Table {
         self.entries.iter().enumerate().filter_map(move |(place, entry)| of_it(entry).then_some(place))
     }
 
-    /// Returns whether a lease can serve a call in place of the first one, of whose era it must be.
+    /// Returns whether a lease can serve a call in place of the first one. It must have the era of the first one.
     fn readiness(&self, first: usize, place: usize) -> Ready {
         let (first, upstream) = (&self.entries[first].upstream, &self.entries[place].upstream);
         let status = upstream.status();
@@ -189,7 +189,7 @@ impl Table {
 }
 
 impl Entry {
-    /// Reports whether it is for several clients, so that there may be more of its kind.
+    /// Reports whether the lease is for several clients, so that extra leases may be opened beside it.
     fn is_poolable(&self) -> bool {
         !self.key.own && !self.outdated && self.upstream.bound_to().is_none()
     }

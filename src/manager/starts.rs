@@ -47,7 +47,7 @@ impl Starts {
         self.soon.put(begin);
     }
 
-    /// Starts a lease without waiting for the first list, in its turn.
+    /// Starts a lease without waiting for the first list, after those queued before it.
     pub(super) fn put_first(&self, begin: impl FnOnce() + Send + 'static) {
         self.at_once.put(begin);
     }

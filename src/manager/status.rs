@@ -55,7 +55,7 @@ pub struct ServerStatus {
     pub server_info: Option<Raw>,
     /// The number of its connections (processes, sessions).
     pub leases: usize,
-    /// How many connections the same clients may have now, if its config has a `pool`: 1 if it asks them something.
+    /// How many connections the same clients may have now, if its config has a `pool`; 1 if it asks clients something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<usize>,
     /// What it is known to ask clients, and why it has so many connections, in words.
@@ -114,11 +114,13 @@ pub struct ServerStatus {
     pub ready_after_ms: Option<u64>,
     /// The ids of its processes.
     pub pids: Vec<u32>,
-    /// What keeps its process: the level of its sandbox, and what this machine does not keep; `None` if nothing is to.
+    /// How its process is confined: the level of its sandbox, and what this machine cannot enforce of it; `None`
+    /// without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The hosts that its sandbox refused, with their ports, and how often it asked for each. Of a server that is watched without
-    /// a sandbox ([`Sandbox::traced`](crate::config::Sandbox::traced)), all that it asked for.
+    /// The network hosts that its sandbox refused, with their ports, and how often it asked for each. For a server that
+    /// is only watched, without a sandbox ([`Sandbox::traced`](crate::config::Sandbox::traced)), every host that it
+    /// asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused_hosts: BTreeMap<String, u64>,
     /// How many of its messages were dropped: late responses, and notifications over the rate limit.
@@ -128,7 +130,8 @@ pub struct ServerStatus {
     pub noise: usize,
 }
 
-/// The catalogs that statuses are made from: the one of all servers, and what each view shows of it, with its name.
+/// The catalogs that statuses are made from: the catalog of all servers, and what each view shows of it, by the view's
+/// name.
 #[derive(Debug)]
 pub(crate) struct Merged {
     catalog: Arc<Catalog>,
@@ -186,7 +189,7 @@ impl Server {
     }
 }
 
-/// Adds the problems that a server has in views alone.
+/// Adds the problems that a server has only in views.
 fn add_views(problems: &mut Vec<String>, views: &[(String, Arc<Catalog>)], alias: &ServerName) {
     let known = problems.clone();
     for (name, catalog) in views {
@@ -195,7 +198,7 @@ fn add_views(problems: &mut Vec<String>, views: &[(String, Arc<Catalog>)], alias
     }
 }
 
-/// Returns why fallbacks of a server's tools in this catalog cannot be used. `of` gives the fallback of a tool.
+/// Returns why fallbacks of a server's tools in this catalog cannot be used. `of` returns the fallback of a tool.
 fn idle_fallbacks<'a>(
     catalog: &Catalog,
     alias: &ServerName,
@@ -216,13 +219,13 @@ fn idle_fallbacks<'a>(
     own.filter_map(problem).collect()
 }
 
-/// Returns which tools of a server clients who search do not get, since the host's own have their names.
+/// Returns the tools of a server that clients who search do not get, because tools of the host have their names.
 fn hidden_tools(catalog: &Catalog, alias: &ServerName) -> impl Iterator<Item = String> {
     catalog.each(Kind::Tools).filter(move |tool| tool.server() == alias).filter_map(hidden_by_own)
 }
 
 impl Manager {
-    /// Returns which tools of a server are left out of lists of clients who search.
+    /// Returns the tools of a server that lists of clients who search leave out.
     fn search_problems(&self, server: &Server, catalog: &Catalog, views: &[(String, Arc<Catalog>)]) -> Vec<String> {
         let (settings, alias) = (self.settings(), &server.config.alias);
         let mut problems = Vec::new();
@@ -239,7 +242,7 @@ impl Manager {
         problems
     }
 
-    /// Returns why fallbacks of a server's tools cannot be used, as far as that is known.
+    /// Returns why fallbacks of a server's tools cannot be used, if that is known.
     fn fallback_problems(&self, server: &Server, catalog: &Catalog, views: &[(String, Arc<Catalog>)]) -> Vec<String> {
         if !self.answers().falls_back() || self.is_any_on_its_way() {
             return Vec::new();
@@ -261,7 +264,7 @@ impl Manager {
         problems
     }
 
-    /// Says in words what keeps a server's process.
+    /// Describes how a server's process is confined.
     fn sandbox_of(&self, server: &Server) -> Option<String> {
         let Transport::Stdio(stdio) = &server.config.transport else { return None };
         sandbox::told(stdio.sandbox.as_ref()?, self.0.world.state.is_some())

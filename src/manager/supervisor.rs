@@ -138,7 +138,7 @@ impl Manager {
         if shown.is_none_or(|(state, _)| state != change.to) {
             *shown = Some((change.to, Instant::now()));
         }
-        // A server whose name another one has taken is no longer visible.
+        // A removed server whose name a new server has taken is no longer visible.
         let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
         if change.from != change.to && !self.servers().iter().any(followed) {
             self.emit(change);

@@ -1,4 +1,4 @@
-//! Tools that stand for those of several servers (`host.merge`), found once for each catalog.
+//! Merged tools, each of which stands for tools of several servers (`host.merge`); found once for each catalog.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -7,7 +7,7 @@ use super::{Manager, lock};
 use crate::config::Merge;
 use crate::registry::{Catalog, Twins};
 
-/// What was found last.
+/// The merged tools of the most recent catalogs.
 #[derive(Debug, Default)]
 pub(super) struct Found(Mutex<VecDeque<Made>>);
 
@@ -16,25 +16,25 @@ struct Made {
     of: Weak<Catalog>,
     groups: BTreeMap<String, Merge>,
     twins: Arc<Twins>,
-    /// The catalog with them.
+    /// The catalog with the merged tools in place of those that they stand for.
     catalog: Arc<Catalog>,
 }
 
-/// For how many catalogs they are kept.
+/// For how many catalogs the merged tools are cached.
 const MADE: usize = 8;
 
 impl Manager {
-    /// Reports whether the config has any group.
+    /// Reports whether the config merges any tools.
     pub(crate) fn merges(&self) -> bool {
         !self.settings().merge.is_empty()
     }
 
-    /// Returns the tools that stand for others in a catalog.
+    /// Returns the merged tools of a catalog.
     pub(crate) fn twins(&self, of: &Arc<Catalog>) -> Arc<Twins> {
         self.made(of).0
     }
 
-    /// Returns the catalog in which they stand for the others.
+    /// Returns the catalog with the merged tools in place of those that they stand for.
     pub(crate) fn twinned(&self, of: &Arc<Catalog>) -> Arc<Catalog> {
         if self.merges() { self.made(of).1 } else { of.clone() }
     }

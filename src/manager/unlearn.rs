@@ -1,4 +1,4 @@
-//! `status SERVER --forget`: what a server asks is learned anew, on leases that declare everything again.
+//! `status SERVER --forget`: the host learns again what a server asks, on leases that declare everything again.
 
 use std::sync::Arc;
 

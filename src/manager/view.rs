@@ -300,7 +300,7 @@ impl Manager {
     }
 
     /// Returns the instructions of the servers that a client sees, each under its alias, without those meant for other
-    /// principals. They follow those of its view.
+    /// principals. The instructions of the client's view come first.
     pub(crate) fn instructions(&self, who: &Who) -> Option<String> {
         let mut text = String::new();
         let sight = self.sight(who);

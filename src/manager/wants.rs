@@ -1,4 +1,4 @@
-//! What the config wants of calls, noted once per config, so that a call pays for nothing that nobody wants.
+//! What the config turns on for calls, noted once per config, so that a call pays only for what is turned on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use super::{Manager, Server};
 use crate::config::Validate;
 use crate::config::{HostSettings, ToolRules, ToolSettings};
 
-/// What the config wants of calls.
+/// What the config turns on for calls.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     /// Whether calls of any tool are checked against its schemas.
@@ -21,7 +21,7 @@ pub(super) struct Wants {
 }
 
 impl Manager {
-    /// Notes what the config wants of every call.
+    /// Notes what the config turns on for calls.
     pub(super) fn note_rules(&self) {
         let (settings, servers) = (self.settings(), self.servers());
         self.0.rates.follow(&settings, &servers);
@@ -48,7 +48,8 @@ impl Manager {
         self.0.wants.validates.load(Ordering::Relaxed)
     }
 
-    /// Reports whether the host has tools of its own for any client, or cuts results: then calls are looked at for that.
+    /// Reports whether the host has tools of its own for any client, or cuts results: if so, each call is checked for
+    /// that.
     pub(crate) fn has_own_tools(&self) -> bool {
         self.0.wants.has_own_tools.load(Ordering::Relaxed)
     }

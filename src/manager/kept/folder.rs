@@ -23,13 +23,13 @@ impl Folder {
         Self(state.join("offers"))
     }
 
-    /// Reports whether anything was ever kept here. One look at a name, which a start can afford: a thread of its own
-    /// takes longer.
+    /// Reports whether anything was ever kept here. This blocks for one `stat`, which a start can afford: to start a
+    /// thread for it would take longer.
     pub(super) fn is_there(&self) -> bool {
         self.0.is_dir()
     }
 
-    /// Returns what makes the file names in this folder; `None` if no listing was ever kept here.
+    /// Returns the maker of the file names in this folder; `None` if no listing was ever kept here.
     pub(super) fn names(&self) -> Option<Names> {
         Names::read(&self.0)
     }

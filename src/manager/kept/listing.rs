@@ -53,7 +53,7 @@ struct Written<'a> {
     prompts: Option<Vec<&'a Raw>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_templates: Option<Vec<&'a Raw>>,
-    /// What the server sent for definitions that are shown with repairs, by list and name: pins are made of it.
+    /// The server's own text of definitions that are shown repaired, by list and name: pins are hashes of this text.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     said: BTreeMap<&'static str, BTreeMap<&'a str, &'a Raw>>,
 }
@@ -100,7 +100,7 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
     let rule = if revision.is_modern() && reader.is_remote { ParamHeaders::Mirror } else { ParamHeaders::Ignore };
     let mut builder = OfferBuilder::new(reader.caps, rule);
     if let Some(own) = &reader.host {
-        // If the server is itself a host, its definitions already carry its id.
+        // If the server is itself an mcp-host, its definitions already carry its id.
         builder = builder.below(own.as_str(), None);
     }
     let said = result.member("said");

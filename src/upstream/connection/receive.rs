@@ -472,7 +472,7 @@ impl Connection {
         // A full relay means that the host itself is behind: the message is dropped, and a dropped question answers
         // itself.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
-            tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
+            tracing::warn!(server = &*self.parts.server, "messages of the server dropped: too many at once");
         }
     }
 }

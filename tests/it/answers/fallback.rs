@@ -158,9 +158,9 @@ async fn a_tool_with_another_output_schema_is_no_fallback_and_status_says_so() {
     host.settled().await;
     until(|| host.status_of("it").is_some_and(|status| status.problems.len() == 3)).await;
     insta::assert_snapshot!(host.status_of("it").unwrap().problems.join("\n"), @"
-    view all: tool one: its fallback b__shaped is not used: its `outputSchema` is another one
+    view all: tool one: its fallback b__shaped is not used: its `outputSchema` differs
     view all: tool three: its fallback b__none is not used: no server lists that tool
-    view all: tool two: its fallback b__get is not used: its `outputSchema` is another one
+    view all: tool two: its fallback b__get is not used: its `outputSchema` differs
     ");
     for name in ["it__one", "it__two", "it__three"] {
         let result = host.call_tool(name, json!({})).await.unwrap();
