@@ -144,7 +144,7 @@ pub(crate) struct Server {
     pub(crate) label: Arc<str>,
     /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
-    /// The server's name in the config and its label, for listeners of calls.
+    /// The server's label and scrubber, for listeners of calls.
     pub(crate) whose: Arc<Whose>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,

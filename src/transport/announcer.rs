@@ -58,8 +58,8 @@ pub(crate) enum Spoken {
     Stderr(StderrLine),
 }
 
-/// The listeners to what servers say. The room for what they have not heard yet is made when the first one comes: it
-/// takes as much memory as a small server.
+/// The listeners to what servers say to people. Their queue is allocated for the first listener: it takes as much
+/// memory as a small server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
     heard: Arc<OnceLock<broadcast::Sender<Spoken>>>,
@@ -98,7 +98,7 @@ impl Announcer {
         Self { server: server.into(), listeners, counts, scrubber }
     }
 
-    /// Returns what is counted of the server.
+    /// Returns the server's counters.
     pub(crate) fn counts(&self) -> &Arc<ServerCounts> {
         &self.counts
     }
@@ -129,7 +129,7 @@ impl Announcer {
         self.announce(|server| Spoken::Stderr(StderrLine { server, text: text.to_owned() }));
     }
 
-    /// Takes any line that was written to standard error, as it was written.
+    /// Records a line that the process wrote to standard error, unchanged.
     pub(crate) fn wrote(&self, line: &Arc<[u8]>) {
         self.counts.one(Count::StderrLines);
         if self.listeners.record.is_on() {

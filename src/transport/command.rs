@@ -44,7 +44,7 @@ impl Unstartable {
     #[must_use]
     pub fn of(stdio: &Stdio) -> Option<Self> {
         if trees::is_locked(stdio) {
-            // The tree is started, and not the command.
+            // The server is started from its locked tree, and not by this command.
             return match trees::look(stdio) {
                 Ok(ready) => Self::of(&ready),
                 Err(error) => Some(Self {
@@ -61,7 +61,7 @@ impl Unstartable {
                 help: format!("mkdir -p {}, or correct `cwd`", cwd.display()),
             });
         }
-        // Other systems search by other rules, and their own error must do.
+        // Other systems search by other rules, so their own error is reported.
         #[cfg(not(unix))]
         return None;
         #[cfg(unix)]

@@ -25,7 +25,7 @@ pub(crate) async fn run(settings: &config::Stdio, server: Label, tail: StderrTai
     });
     let status = tokio::select! {
         status = process.wait() => {
-            // What it left behind may hold the pipes open.
+            // Processes that it left behind may hold the pipes open.
             let _ = timeout(LAST_WORDS, &mut reading).await;
             status
         }

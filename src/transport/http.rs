@@ -1,7 +1,7 @@
 //! A server behind a URL: Streamable HTTP.
 //!
 //! There is one POST per message; in the revisions with a handshake (2025-03-26 to 2025-11-25), also one GET stream and
-//! one DELETE. Whoever holds a stream reads it.
+//! one DELETE. A stream is read by whichever task holds it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -444,7 +444,7 @@ fn asked(url: &url::Url) -> Result<(Uri, HeaderMap), Error> {
     headers.insert(USER_AGENT, HeaderValue::from_static(dial::USER_AGENT));
     let mut bare = url.clone();
     if !url.username().is_empty() || url.password().is_some() {
-        // Neither fails for a URL that has a host.
+        // Neither call fails for a URL that has a host.
         let _ = bare.set_username("");
         let _ = bare.set_password(None);
         headers.insert(AUTHORIZATION, basic(url));

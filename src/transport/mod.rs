@@ -280,7 +280,8 @@ impl Error {
         }
     }
 
-    /// Returns as what it counts if a connection, or an attempt at one, ends with it; `None` if that is no loss.
+    /// Returns the counter for a connection, or an attempt at one, that ends with this error; `None` if that is no
+    /// loss.
     pub(crate) fn loss(&self) -> Option<Count> {
         match self {
             Self::Spawn { .. } | Self::Exhausted { .. } | Self::Helper { .. } | Self::Exited { .. } => {

@@ -1,7 +1,7 @@
-//! The process of a script, as the host sees it: how it starts, what comes and goes through its pipes, how it ends.
+//! The process of a script, as the host sees it: how it starts, how messages pass through its pipes, how it ends.
 //!
-//! Not here: what it says, and what becomes of that (`router/scripts`). **Invariant:** dropping a [`ScriptProcess`] leaves
-//! nothing of it.
+//! Not here: the meaning of its messages (`router/scripts`). **Invariant:** dropping a [`ScriptProcess`] leaves no
+//! process behind.
 
 #[cfg(all(unix, feature = "script"))]
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use super::{guard, process};
 #[cfg(all(unix, feature = "script"))]
 use crate::script::{ARGUMENT, Frames};
 
-/// The program that runs scripts: this one, unless another is named.
+/// The program that runs scripts: the current one, unless another is set.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptProgram(#[cfg(all(unix, feature = "script"))] OnceLock<PathBuf>);
 
 impl ScriptProgram {
-    /// Names another program. Only the first call has an effect.
+    /// Sets another program. Only the first call has an effect.
     #[cfg(all(unix, feature = "script"))]
     pub(crate) fn is(&self, program: PathBuf) {
         let _ = self.0.set(program);
@@ -39,13 +39,13 @@ impl ScriptProgram {
         self.0.get().is_some() || guard::is_able()
     }
 
-    /// Reports whether there is a program that can run scripts: not in this build.
+    /// Returns false: this build runs no scripts.
     #[cfg(not(all(unix, feature = "script")))]
     pub(crate) fn is_there(&self) -> bool {
         false
     }
 
-    /// Starts a process. Its messages may have `most` bytes.
+    /// Starts a process. Each of its messages may have up to `most` bytes.
     ///
     /// # Errors
     /// With the system's reason, if it cannot be started.
@@ -58,7 +58,7 @@ impl ScriptProgram {
     }
 }
 
-/// How many bytes are read at once at least.
+/// The minimum room for one read, in bytes.
 #[cfg(all(unix, feature = "script"))]
 const READ: usize = 16 * 1024;
 
@@ -70,24 +70,25 @@ pub(crate) struct ScriptProcess {
     stdin: ChildStdin,
     stdout: ChildStdout,
     frames: Frames,
-    /// What is left to write of the message that it gets now.
+    /// The part of the current message to the process that is not written yet.
     waiting: Bytes,
     turn: Turn,
 }
 
-/// What comes of waiting for a process.
+/// Why a process sends no further message.
 #[cfg(all(unix, feature = "script"))]
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It says no more.
+    /// Its output has ended.
     Silent,
-    /// It says more in one message than it may.
+    /// It sent a message that is too long.
     TooLong,
 }
 
 #[cfg(all(unix, feature = "script"))]
 impl ScriptProcess {
-    /// Sends it a message once [`ScriptProcess::next`] is polled. The one before must be written.
+    /// Sends it a message, which is written while [`ScriptProcess::next`] runs. The previous one must be written
+    /// completely.
     pub(crate) fn send(&mut self, frame: Vec<u8>) {
         debug_assert!(self.waiting.is_empty(), "one at a time");
         self.waiting = frame.into();
@@ -98,10 +99,10 @@ impl ScriptProcess {
         self.waiting.is_empty()
     }
 
-    /// Waits for its next message, and writes meanwhile. Returns `None` once something was written to the end.
+    /// Waits for its next message, and writes meanwhile. Returns `None` once a message to it is written completely.
     ///
     /// # Errors
-    /// When it will say no more.
+    /// When no further message will come.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -127,14 +128,14 @@ impl ScriptProcess {
                             return Ok(None);
                         }
                     }
-                    // It is about to end: what it has said can still be read.
+                    // The process is about to end; its output can still be read.
                     Ok(_) | Err(_) => *waiting = Bytes::new(),
                 },
             }
         }
     }
 
-    /// Ends it, and says how it had ended.
+    /// Ends the process, and describes how it ended.
     pub(crate) async fn end(self) -> String {
         process::describe(self.process.end().await)
     }

@@ -121,7 +121,7 @@ impl Sse {
                 self.http.origin
             )));
         }
-        // Neither fails for a URL that has a host.
+        // Neither call fails for a URL that has a host.
         let _ = endpoint.set_username("");
         let _ = endpoint.set_password(None);
         endpoint.set_fragment(None);

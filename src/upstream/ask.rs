@@ -16,7 +16,7 @@ pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) params: Option<Raw>,
     back: Option<Back>,
-    /// What is counted of the server that asks; `None` if the host itself does.
+    /// The counters of the server that asks; `None` if the host itself asks.
     counts: Option<Arc<ServerCounts>>,
     fold: Option<Fold>,
     revision: ProtocolVersion,
@@ -36,7 +36,7 @@ pub(crate) trait Asker: Send + Sync {
     /// Sends the answer, if the server still waits for it.
     fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome);
 
-    /// Returns what is counted of the server.
+    /// Returns the server's counters.
     fn counts(&self) -> &Arc<ServerCounts>;
 }
 

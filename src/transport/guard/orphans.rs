@@ -14,7 +14,7 @@
 pub struct Orphan {
     /// Its id.
     pub pid: u32,
-    /// The name of its program, as the system has it.
+    /// The name of its program, as the system reports it.
     pub name: String,
 }
 
