@@ -8,9 +8,9 @@ impl Host {
     /// Returns the definitions that differ from what was approved, and those of new servers under
     /// [`Approval::Ask`](crate::config::Approval::Ask), server by server.
     ///
-    /// A server is known by its name and by how it is reached: its command, arguments and names of variables, or its URL.
-    /// What was approved is kept in the [state directory](crate::HostBuilder::state_directory). Without one the host knows
-    /// servers in the same way, and forgets what was approved when it ends: then the next first sight counts.
+    /// A server is identified by its name and by how it is reached: its command, arguments and names of variables, or
+    /// its URL. Approvals are kept in the [state directory](crate::HostBuilder::state_directory). Without one, the host
+    /// forgets them when it ends, and every server is new at the next start.
     ///
     /// ```no_run
     /// # async fn approve(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -36,13 +36,14 @@ impl Host {
         self.0.manager.suspicions().await
     }
 
-    /// Returns the definitions that the servers list now, each with its pin: what a lock consists of. Nothing is
-    /// withheld here.
+    /// Returns the definitions that the servers list now, each with its pin (the hash by which it is approved): a lock
+    /// is made of these. Definitions that are withheld from clients are included.
     pub async fn definitions(&self) -> Vec<Stated> {
         self.0.manager.stated().await
     }
 
-    /// Approves exactly these definitions, as far as their servers still list them so. Returns how many that are.
+    /// Approves exactly these definitions, except those that their servers no longer list. Returns how many were
+    /// approved.
     ///
     /// # Errors
     /// If the record of a server cannot be read or written. Its definitions are not approved then.

@@ -11,8 +11,8 @@ impl Host {
         self.0.router.clients().asks().list()
     }
 
-    /// Records a person's decision about a waiting request. Returns false if nothing with this number waits: somebody
-    /// else has decided, or its time is over.
+    /// Records a person's decision about a waiting request. Returns false if no request with this number waits:
+    /// somebody else has decided, or its time is over.
     ///
     /// ```no_run
     /// # fn decide(host: &mcp_host::Host) {

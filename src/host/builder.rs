@@ -110,13 +110,13 @@ impl HostBuilder {
         self
     }
 
-    /// Lets this ranker rank what `find_tools` finds, beside the ranking of the host.
+    /// Adds a ranker for what `find_tools` finds, in addition to the host's own ranking.
     pub fn ranker(mut self, ranker: impl Ranker + 'static) -> Self {
         self.ranker = Some(Arc::new(ranker));
         self
     }
 
-    /// Lets this policy judge requests, as one more rule beside those of the config.
+    /// Adds a policy that judges requests, as one more rule in addition to those of the config.
     pub fn policy(mut self, policy: impl Policy) -> Self {
         self.policy = Some(Arc::new(policy));
         self
@@ -128,21 +128,22 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps state in this directory for the next start: what was learned about servers, what the user approved of them,
-    /// access tokens in encrypted files, and the key by which sessions over HTTP go on. By default the host keeps nothing.
+    /// Keeps state in this directory for the next start: what was learned about servers, what the user approved of
+    /// them, access tokens in encrypted files, and the key with which HTTP sessions survive a restart. By default the
+    /// host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
     /// Ignores the tool, prompt and resource lists kept from earlier starts, and waits for those of the servers
-    /// themselves. Meant for a program that looks once and exits.
+    /// themselves. Meant for a program that reads the lists once and exits.
     pub fn live_lists(mut self) -> Self {
         self.waits = true;
         self
     }
 
-    /// Says that no person decides at this host: nobody is asked at a page or a socket, and nobody calls
+    /// Declares that no person makes decisions at this host: nobody is asked at a page or a socket, and nobody calls
     /// [`Host::decide`]. A request that a rule wants a person to allow (`proof: "person"`) is then refused at once; by
     /// default it waits for `host.limits.answer`.
     pub fn unattended(mut self) -> Self {
@@ -150,8 +151,9 @@ impl HostBuilder {
         self
     }
 
-    /// Runs scripts (`host.catalog.mode = "code"`) by this program, whose `main` begins with [`guard`](crate::guard), as that
-    /// of `mcp-host` does. By default this very program runs them, if it has called `guard`.
+    /// Sets the program that runs scripts (`host.catalog.mode = "code"`). Its `main` must begin with
+    /// [`guard`](crate::guard), as that of `mcp-host` does. By default the current program runs them, if it has called
+    /// `guard`.
     #[cfg(all(unix, feature = "script"))]
     pub fn script_program(mut self, program: impl Into<PathBuf>) -> Self {
         self.script_program = Some(program.into());
@@ -180,9 +182,9 @@ impl HostBuilder {
         self
     }
 
-    /// Looks on this thread for hosts among the processes above this one; call it right before [`start`](Self::start),
-    /// which otherwise looks on another thread. It blocks while it reads a few small files, and so lets a program that
-    /// does nothing else yet start sooner.
+    /// Checks on this thread whether a parent process of this one is a host; call it right before
+    /// [`start`](Self::start), which otherwise checks on another thread. It blocks while it reads a few small files,
+    /// and so lets a program that does nothing else yet start sooner.
     ///
     /// # Errors
     /// When the config is invalid, or one of the processes above this one is a host with this config.
@@ -224,7 +226,7 @@ impl HostBuilder {
     /// # Errors
     /// When the config is invalid. One error names every problem, and no server was started.
     pub async fn start(self) -> Result<Host, Error> {
-        // It holds the whole config: callers need not.
+        // Boxed because the future holds the whole config, which callers need not hold.
         Box::pin(self.start_all()).await
     }
 
@@ -337,7 +339,7 @@ fn traces(config: &Config, manager: &Manager) -> Result<Option<Arc<dyn Listener>
     crate::export::otlp::start(otel, manager).map_err(|wrong| Error::new(ErrorKind::Config, wrong))
 }
 
-/// This build sends none.
+/// Returns none: this build sends no traces or metrics.
 #[cfg(not(feature = "otel"))]
 #[expect(clippy::unnecessary_wraps, reason = "the other build may fail")]
 fn traces(_: &Config, _: &Manager) -> Result<Option<Arc<dyn Listener>>, Error> {

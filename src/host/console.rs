@@ -1,4 +1,4 @@
-//! The page's side of a host: links that begin its sessions, and what a person at it does to the host.
+//! What the web page needs from a host: links that begin its sessions, and the actions of a person at the page.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use crate::edits::{self, Edits};
 use crate::keep;
 use crate::manager::Reload;
 
-/// Why a process does nothing at the socket.
+/// Why the socket carries out no action for a process that a server has started.
 const BELOW: &str = "a server of a running mcp-host has started this process, and no server may act as the user";
-/// How often to begin again when another program writes a config at the same time.
+/// How often an edit is retried when another program changes the config at the same time.
 const TRIES: usize = 20;
 
-/// How entries of a host's config are edited.
+/// What is needed to edit entries of a host's config.
 #[derive(Clone, Debug)]
 pub(super) struct Editor {
     edits: Edits,
@@ -35,8 +35,8 @@ pub(super) struct Editor {
 }
 
 impl Host {
-    /// Lets a person at the page switch servers of the user's own config on and off. `request` is how the config is
-    /// loaded, with its files. Later calls replace the earlier ones.
+    /// Lets a person at the web page switch servers of the user's own config on and off. `request` says how the config
+    /// is loaded, and from which files. Later calls replace the earlier ones.
     ///
     /// ```no_run
     /// # fn allow(host: &mcp_host::Host, request: mcp_host::config::LoadRequest) {
@@ -69,7 +69,7 @@ impl Host {
         }
     }
 
-    /// Does what a request of the page's API at the status socket asks for.
+    /// Carries out a request of the page's API that came by the status socket.
     pub(super) async fn act(&self, console: &Console, request: Act) -> ActAnswer {
         let Act { name, body, is_below } = request;
         let route = Route::at_socket(&name)?;
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Finishes a login in the background, as long as it may take.
+    /// Finishes a login in the background, for at most `life`.
     fn finish_login(
         &self,
         server: String,

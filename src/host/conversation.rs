@@ -106,7 +106,7 @@ impl Conversation {
         }
     }
 
-    /// From now on, has changes to the tool, prompt and resource lists reported.
+    /// Reports changes to the tool, prompt and resource lists from now on.
     pub(super) fn follow_lists(&self) {
         self.client.follow_lists(self.router.manager());
     }

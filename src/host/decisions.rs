@@ -1,8 +1,8 @@
-//! Tells embedders what rules said of requests, and which calls were over a rate.
+//! Reports to embedding programs what rules decided about requests, and which calls exceeded a rate.
 //!
 //! In: the end of each request, from `observe/mod.rs`. Out: [`Event::Verdict`](super::Event::Verdict) and
-//! [`Event::Limited`](super::Event::Limited). **Invariant:** a request of which no one wants to know is not observed for
-//! this, and nothing says who made it.
+//! [`Event::Limited`](super::Event::Limited). **Invariant:** without listeners, no request is observed for this; and no
+//! event says who made the request.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::observe::{Begun, Ended, Listener, Pending, Wants};
 use crate::policy::Decision;
 use crate::protocol::Method;
 
-/// What rules said of one request. It comes when the request has ended.
+/// What rules decided about one request. It is reported when the request has ended.
 ///
 /// ```
 /// # fn tell(news: &mcp_host::VerdictNews) {
@@ -36,16 +36,16 @@ pub struct VerdictNews {
     pub method: Method,
     /// The strictest verdict.
     pub decision: Decision,
-    /// The rule that decided; of several that ask, all their names with commas between. `None` if it is
-    /// `host.policy.default`.
+    /// The rule that decided; if several rules ask, all their names with commas between. `None` if
+    /// `host.policy.default` decided.
     pub rule: Option<String>,
-    /// Whether the decision counts, or is only reported.
+    /// Whether the decision is enforced, or only reported.
     pub enforced: bool,
-    /// How a person answered who was asked for permission; `None` if the request needed no permission.
+    /// The answer of the person who was asked for permission; `None` if the request needed no permission.
     pub asked: Option<Asked>,
 }
 
-/// How a person answered who was asked for permission.
+/// The answer of the person who was asked for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Asked {
@@ -57,7 +57,7 @@ pub enum Asked {
     Nobody,
 }
 
-/// A call that was refused because it was over a rate.
+/// A call that was refused because it exceeded a rate.
 ///
 /// ```
 /// # fn tell(news: &mcp_host::LimitedNews) {
@@ -69,7 +69,7 @@ pub enum Asked {
 pub struct LimitedNews {
     /// The server's name in the config.
     pub server: String,
-    /// When the call may be made again.
+    /// How long until the call may be made again.
     pub retry_after: Option<Duration>,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum News {
     Limited(LimitedNews),
 }
 
-/// The listeners to decisions. The room for what they have not heard yet is made when the first one comes.
+/// The listeners to decisions. Their queue is allocated for the first listener.
 #[derive(Debug, Default)]
 pub(super) struct Decisions(OnceLock<broadcast::Sender<News>>);
 
@@ -132,9 +132,9 @@ impl Pending for Decided {
         let decision = ended.judged.and_then(|judged| {
             Decision::WORDS.iter().find(|(word, _)| *word == judged.verdict).map(|(_, decision)| (*decision, judged))
         });
-        // Where no rule matches and nothing happens by default, nothing was decided.
+        // If no rule matches and the default allows the request, nothing was decided.
         let decided = decision.filter(|(decision, judged)| *decision > Decision::Allow || judged.rule.is_some());
-        // Those who listened may have left meanwhile.
+        // All listeners may have left meanwhile.
         if let Some((decision, judged)) = decided {
             let _ = self.listeners.send(News::Verdict(VerdictNews {
                 server: server(),

@@ -90,8 +90,8 @@ impl Host {
         acceptor(settings).map(drop)
     }
 
-    /// Returns the threads for connections, and starts them for the first endpoint. They stay as long as the host: what a
-    /// connection began may outlive it.
+    /// Returns the threads for connections, and starts them for the first endpoint. They run as long as the host,
+    /// because work that a connection began may outlive the connection.
     fn threads(&self, count: usize) -> std::io::Result<Arc<Threads>> {
         let mut kept = lock(&self.0.threads);
         if let Some(threads) = &*kept {
@@ -126,8 +126,8 @@ impl Host {
 }
 
 impl HttpEndpoint {
-    /// Makes a link to the page that shows what goes on, as `mcp-host open` does. Whoever has the link can begin one
-    /// session with it.
+    /// Makes a link to the web page that shows the host's activity, as `mcp-host open` does. Whoever has the link can
+    /// begin one session with it.
     ///
     /// ```no_run
     /// # fn show(endpoint: &mcp_host::HttpEndpoint) -> Result<(), mcp_host::admin::Refused> {

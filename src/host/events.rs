@@ -38,9 +38,9 @@ pub enum Event {
     Lists(ListsChange),
     /// A server lists a definition that was not approved.
     Definition(DefinitionNews),
-    /// Rules said something of a request, and it has ended.
+    /// A request has ended about which rules decided something.
     Verdict(VerdictNews),
-    /// A call was refused because it was over a rate. A call that waited for its rate is none.
+    /// A call was refused because it exceeded a rate. A call that only had to wait for its rate causes no event.
     Limited(LimitedNews),
     /// A server sent a log message.
     Log(LogMessage),
@@ -63,7 +63,7 @@ pub enum Event {
 pub struct Events {
     states: broadcast::Receiver<StateChange>,
     lists: broadcast::Receiver<ListsChange>,
-    /// `None` if nothing is compared.
+    /// `None` if definitions are not compared with what was approved.
     definitions: Option<broadcast::Receiver<DefinitionNews>>,
     /// `None` if only changes are wanted.
     decided: Option<broadcast::Receiver<News>>,

@@ -9,7 +9,8 @@ use crate::downstream::stdio::{self, Guest};
 use crate::router::{Chosen, Identity, Principal, Viewed};
 
 impl Host {
-    /// Judges a client that has connected and, if it is admitted, serves it until it leaves or until `stop`.
+    /// Decides whether to admit a client that has connected. If it is admitted, serves it until it leaves or until
+    /// `stop`.
     pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
         // The client is counted while it is still judged, so that clients that connect at the same time count, too.
         let _seat = guests.seat();
@@ -69,8 +70,8 @@ impl Host {
         }
     }
 
-    /// Waits until the config no longer admits a client with that principal and view. The config may already have changed while
-    /// the client was judged.
+    /// Waits until the config no longer admits a client with that principal and view. The config may already have
+    /// changed while the decision about the client was made.
     async fn shuts_out(&self, principal: &Principal, view: &Chosen) {
         let mut config = self.config_status();
         loop {

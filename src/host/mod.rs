@@ -86,17 +86,17 @@ struct Inner {
     /// The client name that the host's sessions give to servers.
     name: String,
     configured: Arc<Configured>,
-    /// Tells what rules and rates decided, while somebody listens.
+    /// Reports decisions of rules and rates, if there are listeners.
     decisions: Arc<Decisions>,
     eras: downstream::Eras,
     #[cfg(feature = "server")]
     logins: sign_in::Logins,
-    /// How entries of the config are edited, if a person at the page may.
+    /// Edits entries of the config for a person at the web page; `None` if that is not allowed.
     #[cfg(feature = "server")]
     editor: Mutex<Option<console::Editor>>,
     #[cfg(feature = "server")]
     threads: Mutex<Option<Arc<downstream::http::Threads>>>,
-    /// What ids of sessions are sealed with, at all endpoints.
+    /// The key that seals the ids of sessions at all endpoints, and the marks of ended ones.
     #[cfg(feature = "server")]
     sessions: Arc<crate::sessions::Kept>,
     stop: CancellationToken,
@@ -145,8 +145,8 @@ impl Host {
         self.0.manager.status_by_name(server)
     }
 
-    /// Returns what the tools of a view cost, in tokens; without a name, of that of clients that choose none. `None` if there
-    /// is no such view.
+    /// Returns the cost of a view's tools, in tokens; without a name, that of the view of clients that choose none.
+    /// `None` if there is no such view.
     #[must_use]
     pub fn tokens(&self, view: Option<&str>) -> Option<crate::manager::Ledger> {
         self.0.manager.ledger(view).ok()
@@ -159,8 +159,8 @@ impl Host {
         self.events_with((Some(self.0.decisions.subscribe()), Some(self.0.manager.spoken())))
     }
 
-    /// Subscribes, from now on, to changes of server states and of lists, and to nothing that servers say: that would
-    /// take memory.
+    /// Subscribes, from now on, to changes of server states, lists, and definitions only: a queue for what servers say
+    /// would take memory.
     #[doc(hidden)]
     #[must_use]
     pub fn changes(&self) -> Events {

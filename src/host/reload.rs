@@ -26,7 +26,7 @@ use crate::config::{self, Config, Contents, Server, Watcher};
 use crate::manager::{ConfigStatus, Manager, Reload};
 use crate::upstream::Starter;
 
-/// How often to look at the files.
+/// How often to check the files.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a file must stay unchanged before it is read: its writer may not be done.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -35,11 +35,11 @@ const PATIENCE: u32 = 20;
 /// How many reload requests may wait.
 const ASKED: usize = 8;
 
-/// Loads the config of a host anew.
+/// Loads the config of a host again.
 pub(super) type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 type Answer = oneshot::Sender<Result<Reload, config::Error>>;
 
-/// The config of a host, and the way to change it.
+/// The config of a host, and how to change it.
 pub(super) struct Configured {
     manager: Manager,
     memory: HashMap<String, Starter>,
@@ -85,7 +85,7 @@ impl Configured {
         result
     }
 
-    /// Starts a server anew. Returns false if there is none of that name.
+    /// Restarts a server. Returns false if no server has that name.
     #[cfg(feature = "server")]
     pub(super) fn restart(&self, server: &str) -> bool {
         let current = lock(&self.current);
@@ -190,7 +190,7 @@ impl Follow {
         self.watcher.differs()
     }
 
-    /// Looks at the files, and reports whether one has changed. Runs on the blocking pool: a disk may be slow, or on
+    /// Checks the files, and reports whether one has changed. Runs on the blocking pool: a disk may be slow, or on
     /// another machine.
     async fn look(&mut self) -> bool {
         let mut watcher = std::mem::take(&mut self.watcher);
