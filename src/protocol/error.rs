@@ -83,8 +83,8 @@ pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Escapes another program's text as in a message of ours, after at most so many characters. Also returns how many
-/// characters are left out.
+/// Escapes another program's text as in a message of ours, and truncates it after `most` characters. Also returns how
+/// many characters are left out.
 pub(crate) fn escaped(text: &str, most: usize) -> (String, usize) {
     let (mut out, mut chars) = (String::new(), text.chars());
     // Writing to a string never fails.

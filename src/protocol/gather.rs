@@ -40,7 +40,8 @@ const ROOM: usize = 2 * LARGE;
 const SMALL: usize = 8 * 1024;
 
 thread_local! {
-    /// A small buffer that was given back. Most readers wait most of the time, so one does for all of a thread.
+    /// A small buffer that was released. Most readers wait most of the time, so one is enough for all readers of a
+    /// thread.
     static IDLE: Cell<BytesMut> = Cell::default();
 }
 

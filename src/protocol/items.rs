@@ -1,11 +1,11 @@
-//! The items of a JSON array, found one by one: a list of many tools is never held in parts all at once.
+//! Reads the items of a JSON array one by one, so that the many items of a long list never exist at the same time.
 
 use serde_json::value::RawValue;
 
 use super::scan::{Fault, Scanner};
 use super::{NoJson, Raw};
 
-/// The items of an array, found one by one.
+/// Reads the items of an array one by one.
 #[derive(Debug)]
 pub(crate) struct Items {
     array: Raw,

@@ -359,7 +359,7 @@ impl Envelope {
         })
     }
 
-    /// Reads an envelope again that may be wrong, in order to say what is.
+    /// Reads an envelope that may be wrong once more, to report what is wrong.
     fn again(bytes: &Bytes, mut scanner: Scanner<'_>) -> Result<Self, Malformed> {
         let first = scanner.peek();
         if first != Some(b'{') {

@@ -1,13 +1,13 @@
-//! What the scan of a body notes about it, so that nothing has to read all of it again.
+//! Notes that the scan of a body makes, so that later readers need not read the whole body again.
 //!
 //! **Invariant:** only a body that is valid JSON has notes.
 
 use std::ops::{BitOrAssign, Range};
 
-/// The length from which a body has notes, and from which one of its values is noted. Shorter text is read as fast; only
+/// The minimum length of a body with notes, and of a value that is noted. Shorter text is quickly read again, so only
 /// the kinds of its names are noted.
 pub(super) const NOTED: usize = 1024;
-/// The most strings, and with them the most values, that are noted.
+/// How many values are noted at most: `STRINGS` strings, then members up to `VALUES` in total.
 const STRINGS: usize = 64;
 const VALUES: usize = 80;
 
@@ -39,7 +39,7 @@ impl Values {
         }
     }
 
-    /// Returns those inside a body, by their ranges there.
+    /// Returns the values inside a body, as ranges of the body.
     pub(super) fn within(&self, body: &Range<usize>) -> Vec<Range<usize>> {
         let inside = self.0.iter().filter(|value| body.start < value.start && value.end < body.end);
         let mut values: Vec<_> = inside.map(|value| value.start - body.start..value.end - body.start).collect();
@@ -61,7 +61,7 @@ impl Names {
     pub(crate) const PROTOCOL: Self = Self(4);
     /// Names with an escape, each of which may stand for any other name.
     pub(super) const ESCAPED: Self = Self(8);
-    /// What is not known may be any name.
+    /// Unknown names, which may be any.
     pub(super) const UNKNOWN: Self = Self::ESCAPED;
     /// The names that say what kind of outcome a result is: `isError`, `resultType`, and `task`.
     pub(crate) const OUTCOME: Self = Self(16);
@@ -77,7 +77,7 @@ impl Names {
         Self(begins | if name.ends_with(b"ri") { Self::URI.0 } else { 0 })
     }
 
-    /// Whether the set has one of these kinds; `None` if that is not certain.
+    /// Whether the set has one of these kinds; `None` if that is uncertain.
     pub(super) fn have(self, kinds: Self) -> Option<bool> {
         let has = self.0 & kinds.0 != 0;
         (has || self.0 & Self::ESCAPED.0 == 0).then_some(has)

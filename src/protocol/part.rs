@@ -1,4 +1,4 @@
-//! Values inside a body, by their places in it. What the scan has noted about a large body is not read again.
+//! Values inside a body, by their ranges. Large values that the scan has noted are not read again.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Returns all of a body; `None` if it is not JSON: some messages are read without checking the escapes in their
+    /// Returns the whole body; `None` if it is not JSON: some messages are read without checking the escapes in their
     /// strings.
     pub(crate) fn whole(body: &'a Raw) -> Option<Self> {
         body.is_sound().then(|| Self { body, at: 0..body.as_bytes().len() })
@@ -69,7 +69,7 @@ impl<'a> Part<'a> {
         key_of(self.text()).filter(|_| self.text().starts_with(b"\""))
     }
 
-    /// Returns the value itself, which is read for that.
+    /// Reads the value with `serde_json` and returns it.
     pub(crate) fn value(&self) -> Option<&'a RawValue> {
         serde_json::from_slice(self.text()).ok()
     }

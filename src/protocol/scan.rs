@@ -117,8 +117,8 @@ impl<'a> Scanner<'a> {
         Ok(Self { strings: if has_controls { Strings::Checked } else { Strings::Skipped }, ..scanner })
     }
 
-    /// Reports whether all bytes are as they must be, after the scan of [`Scanner::once`] has met the end without a
-    /// fault.
+    /// Reports whether the text is valid, as `trust` requires. Call this after the scan of [`Scanner::once`] has
+    /// reached the end without a fault.
     pub(super) fn is_fine(&self, trust: Trust) -> bool {
         let Seen { beyond_ascii, control, bad_escape, .. } = self.seen;
         let may_have_bad = trust == Trust::Escapes && !self.spaced;
@@ -130,7 +130,7 @@ impl<'a> Scanner<'a> {
         !self.seen.control && !self.seen.bad_escape
     }
 
-    /// Returns what was noted about a body, which is all or nearly all of the text. `None` if strings have bad escapes.
+    /// Returns the notes about `body`, which must be all or nearly all of the text. `None` if strings have bad escapes.
     pub(super) fn notes(&self, body: &Range<usize>) -> Option<Notes> {
         let notes = Notes { values: self.large.within(body), breaks: self.spaced };
         (!self.seen.bad_escape).then_some(notes)

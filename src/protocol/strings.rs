@@ -39,7 +39,7 @@ pub(super) fn end(bytes: &[u8], at: usize, seen: &mut Seen) -> Option<usize> {
     long(bytes, at, seen)
 }
 
-/// Does the same as [`end`], for a string of any length and content.
+/// Like [`end`], for a string of any length and content.
 fn long(bytes: &[u8], mut at: usize, seen: &mut Seen) -> Option<usize> {
     let mut carried = Carried::default();
     let (mut all, mut plain) = (u8x16::splat(0), 0);
@@ -100,10 +100,10 @@ struct Carried {
 /// plain text.
 const PLAIN: u32 = 4;
 
-/// Returns how many bytes come before the next quote or backslash, as far as it looks.
+/// Returns how many bytes come before the next quote or backslash; searches at most `AHEAD` bytes.
 #[inline(never)]
 fn stride(rest: &[u8], seen: &mut Seen) -> usize {
-    /// What was searched is still in the nearest cache when it is looked at.
+    /// The bytes that were searched are then still in the nearest cache when they are checked.
     const AHEAD: usize = 16 * 1024;
     let ahead = &rest[..rest.len().min(AHEAD)];
     let length = memchr::memchr2(b'"', b'\\', ahead).unwrap_or(ahead.len());
@@ -114,8 +114,8 @@ fn stride(rest: &[u8], seen: &mut Seen) -> usize {
     length
 }
 
-/// Returns the bits of the bytes that a backslash escapes. `carried` says whether the first byte is escaped, and from
-/// then on whether the first of the next block is.
+/// Returns the bits of the bytes that a backslash escapes. `carried` says whether the first byte is escaped; it becomes
+/// whether the first byte of the next block is.
 fn escaped(slashes: u64, carried: &mut u64) -> u64 {
     const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
     // A run of backslashes escapes every other one of them, and what follows it if their number is odd. The subtraction
@@ -127,7 +127,7 @@ fn escaped(slashes: u64, carried: &mut u64) -> u64 {
     escaped
 }
 
-/// Which bytes may be the letter of an escape, and which ask for four hexadecimal digits.
+/// Classifies the letter of an escape: valid, invalid, or `u`, which four hexadecimal digits must follow.
 static LETTERS: [u8; 256] = {
     let mut letters = [BAD; 256];
     let (known, mut at) = (b"\"\\/bfnrt", 0);
@@ -141,10 +141,10 @@ static LETTERS: [u8; 256] = {
 const BAD: u8 = 1;
 const UNIT: u8 = 2;
 
-/// Whether the escaped bytes of a block are escapes of JSON. `digits` are the bytes that must be hexadecimal digits, and
-/// from then on those of the next block.
+/// Whether the escaped bytes of a block are valid escapes. `digits` are the bits of the bytes that must be hexadecimal
+/// digits; it becomes those of the next block.
 fn are_escapes(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
-    // Text with one unit often has nothing but units, so they are not looked at one by one.
+    // Text with one `\u` escape often has no other kind, so the escapes are not checked one by one here.
     if *digits != 0 || block[escaped.trailing_zeros() as usize % BLOCK] == b'u' {
         return with_units(block, escaped, digits);
     }
@@ -154,7 +154,7 @@ fn are_escapes(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
     }
 }
 
-/// Does the same where there may be units: escapes of four hexadecimal digits.
+/// Like [`are_escapes`], for a block that may have units: `\u` escapes with four hexadecimal digits.
 #[inline(never)]
 fn with_units(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
     let lanes = lanes(block);
@@ -164,7 +164,7 @@ fn with_units(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
     letters(block, escaped & !units) == 0 && wanted & !joined(lanes.map(is_digit)) == 0
 }
 
-/// Returns what the escaped bytes are, as bits.
+/// Returns the kinds of the escaped bytes, as bits.
 fn letters(block: &[u8; BLOCK], escaped: u64) -> u8 {
     ones(escaped).fold(0, |kinds, at| kinds | LETTERS[usize::from(block[at])])
 }

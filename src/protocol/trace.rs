@@ -2,7 +2,7 @@
 
 use super::Raw;
 
-/// What a `traceparent` says.
+/// The content of a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent {
     pub(crate) trace: u128,

@@ -63,7 +63,7 @@ proptest! {
         }
         prop_assert_eq!(parts(&noted), values(plain.as_value()));
         prop_assert_eq!(parts(&plain), values(plain.as_value()));
-        // Edited once and again, so that what is known moves along.
+        // Edited twice, so that the notes move along with the values.
         let edits = |raw: &Raw| {
             let first = raw.with_member("a", b"{\"c\": 1}").with_member("z", b"[\n]");
             let second = first.without_member("name").with_member("_meta", br#"{"k":1}"#);

@@ -9,7 +9,7 @@ fn is_json(text: &str) -> bool {
     takes(text.as_bytes(), Trust::None)
 }
 
-/// Whether one pass takes the text; it must be as the slow readers say.
+/// Whether one pass accepts the text; panics if the slow readers disagree.
 fn takes(bytes: &[u8], trust: Trust) -> bool {
     let mut scanner = Scanner::once(bytes);
     let quickly = scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(trust);
@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn one_pass_takes_what_the_oracle_takes(text in prop_oneof![pieces(), object()], depth in 1..140usize) {
         let is_taken = takes(&text, Trust::None);
-        // It leaves UTF-8 in values that it ignores to others.
+        // `serde_json` does not check UTF-8 in values that it ignores.
         let theirs = std::str::from_utf8(&text).is_ok() && serde_json::from_slice::<IgnoredAny>(&text).is_ok();
         prop_assert_eq!(is_taken, theirs, "{}", String::from_utf8_lossy(&text));
         prop_assert!(takes(&text, Trust::Escapes) || !is_taken);
