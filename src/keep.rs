@@ -105,8 +105,8 @@ impl Keep {
         self.read_marked().map(|(state, _)| state)
     }
 
-    /// Returns the mark of what the file holds, understood or not. It reads the file, and costs a fraction of
-    /// [`Keep::read`].
+    /// Returns the mark of the file's content, even if that cannot be understood. It reads the file, and costs a
+    /// fraction of [`Keep::read`].
     pub(crate) fn mark(&self) -> Mark {
         Mark::of(&fs::read(&self.path).unwrap_or_default())
     }
@@ -243,7 +243,7 @@ pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     tokio::task::spawn_blocking(|| blocking(work))
 }
 
-/// Does the same as [`aside`], and waits for the result.
+/// Like [`aside`], and waits for the result.
 pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match aside(work).await {
         Ok(done) => done,
@@ -283,7 +283,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options.write(true).create_new(true);
     private(&mut options);
     let mut file = match options.open(&beside) {
-        // A link of that name would lead the writing elsewhere, so what is there is never opened.
+        // A link of that name would redirect the write, so an existing file is never opened.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(&beside)?;
             options.open(&beside)?
@@ -341,7 +341,7 @@ pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
     }
 }
 
-/// There are no locks on other systems. One of two concurrent changes may be lost, but the file never breaks.
+/// Locks nothing: other systems have no locks. One of two concurrent changes may be lost, but the file never breaks.
 #[cfg(not(unix))]
 pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
     may_block();

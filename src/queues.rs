@@ -159,8 +159,8 @@ impl Queues {
         living + self.0.spare.load(Ordering::Relaxed)
     }
 
-    /// Reports whether the queues hold so much (a quarter over the cap), as accounts that were cut off may for a while,
-    /// that no new work should begin.
+    /// Reports whether the queues are over the cap by more than a quarter, so that no new work should begin. Accounts
+    /// that were cut off may cause this for a while.
     #[must_use]
     pub(crate) fn is_swamped(&self) -> bool {
         self.0.total() > self.0.cap.saturating_add(self.0.cap / 4)
@@ -209,8 +209,8 @@ impl All {
         all.into_iter().map(Account).filter(|account| !account.is_cut()).collect()
     }
 
-    /// Cuts off accounts until the other ones are within the cap. The newest `size` bytes may stay if they are alone,
-    /// even over the cap.
+    /// Cuts off accounts until the others are within the cap. The newest `size` bytes may stay if they are the only
+    /// ones, even over the cap.
     fn relieve(&self, size: usize) {
         let mut living = self.living();
         let spare = self.spare.load(Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl All {
 }
 
 impl Account {
-    /// Creates an account without a cap, for a program that embeds the host: messages that it does not take fill only
+    /// Creates an account without a cap, for a program that embeds the host: messages that it does not read fill only
     /// its own memory.
     #[must_use]
     pub(crate) fn free() -> Self {
@@ -283,7 +283,7 @@ impl Account {
         self.0.cut.get_or_init(CancellationToken::new).cancelled().await;
     }
 
-    /// Ties to this account the connection that cancelling `end` closes.
+    /// Ties a connection to this account. Cancelling `end` closes the connection.
     #[must_use]
     pub(crate) fn way(&self, end: &CancellationToken) -> Arc<Way> {
         let number = self.0.all.next();
@@ -333,7 +333,7 @@ impl Account {
         if size > 0 {
             let used = self.0.used.fetch_sub(size, Ordering::Relaxed);
             self.0.all.used.fetch_sub(size, Ordering::Relaxed);
-            // Where nothing waits any more, the next bytes set the time.
+            // If no other bytes wait, the time starts with the next bytes.
             if used > size {
                 self.0.since.store(self.0.all.now(), Ordering::Relaxed);
             }
@@ -412,7 +412,7 @@ impl Drop for Spare {
 
 impl Way {
     /// Queues bytes that count as `size` on the account until they are written. More than [`PART`] bytes are split into
-    /// parts, so that it shows whether the client takes them.
+    /// parts, so that the account shows whether the client takes them.
     pub(crate) fn load(self: &Arc<Self>, pieces: &mut VecDeque<Bytes>, bytes: Bytes, size: usize) {
         let whole = self.count(bytes, size);
         if whole.len() <= PART {

@@ -1,8 +1,8 @@
-//! Sealed (encrypted) handles that a client keeps and sends back: ids of sessions, `requestState`, and task ids. Only who
-//! has the key can read or make them, and each is valid for one principal and one purpose.
+//! Sealed (encrypted) handles that a client keeps and sends back: ids of sessions, `requestState`, and task ids. Only
+//! the holder of the key can read or make them, and each is valid for one principal and one purpose.
 //!
 //! A handle is base64url of: the version (1 byte), the id of the key (4), a nonce (24), and the body, encrypted with
-//! XChaCha20-Poly1305 under a key derived for its purpose (HKDF-SHA-256). Its nonces are long enough to be drawn by lot,
+//! XChaCha20-Poly1305 under a key derived for its purpose (HKDF-SHA-256). The nonces are long enough to be random,
 //! however many processes seal under one key. The first key seals, and every key opens.
 //!
 //! **Invariant:** a handle from a client is hostile until it opens. A text that was made for another principal, for
@@ -19,13 +19,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-/// Makes and opens handles.
+/// Seals and opens handles.
 pub(crate) struct Seal(Vec<Keys>);
 
 /// The key from which the keys of all purposes are derived.
 pub(crate) type MasterKey = Zeroizing<[u8; 32]>;
 
-/// What is derived from one master key.
+/// The keys that are derived from one master key.
 struct Keys {
     id: [u8; KEY_ID],
     state: XChaCha20Poly1305,
@@ -50,13 +50,13 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// The form of handles. It is the first byte of each, and part of what is authenticated.
+/// The format of handles. It is the first byte of each, and part of what is authenticated.
 const VERSION: u8 = 1;
 const KEY_ID: usize = 4;
 const NONCE: usize = 24;
 /// The longest text that is opened, in bytes: no handle of ours is longer.
 const LONGEST: usize = 1 << 20;
-/// Stands for our use of the derivation, so that a key that is used elsewhere, too, gives other keys there.
+/// Names our use of the key derivation, so that a master key that is also used elsewhere yields other keys there.
 const SALT: &[u8] = b"mcp-host seal 1";
 
 impl Seal {
