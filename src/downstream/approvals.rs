@@ -1,5 +1,5 @@
-//! What waits for a person's approval, as the page and the status socket show it: definitions and certificates. Both
-//! approve exactly what was shown, by its hash.
+//! The definitions and certificates that wait for a person's approval, as the page and the status socket show them.
+//! Both approve exactly what was shown, by its hash.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::manager::Server;
 use crate::pins::Waiting;
 use crate::router::{OpenAsk, Router};
 
-/// What waits for a person.
+/// What waits for a person's approval.
 #[derive(Debug, Serialize)]
 pub(crate) struct Approvals {
     definitions: Vec<Definitions>,
@@ -26,7 +26,7 @@ pub(crate) struct Approvals {
 #[derive(Debug, Serialize)]
 struct Definitions {
     server: String,
-    /// Stands for all of them, as they are shown here.
+    /// The hash of all of them as they are shown here.
     hash: String,
     items: Vec<Waiting>,
 }
@@ -62,14 +62,14 @@ enum ApprovalKind {
 pub(crate) enum NotApproved {
     /// The config has no server of that name.
     Unknown(String),
-    /// What waits is not what was shown.
+    /// What waits has changed since it was shown.
     Changed(String),
-    /// It cannot be read or written.
+    /// A record cannot be read or written.
     Failed(String),
 }
 
 impl Approvals {
-    /// Returns what waits at this host.
+    /// Returns what waits for approval at this host.
     ///
     /// # Errors
     /// With one sentence, if a record cannot be read.
@@ -93,10 +93,11 @@ impl Approvals {
 }
 
 impl Approval {
-    /// Approves what was shown, if that is what waits. Returns how many definitions or certificates that are.
+    /// Approves what was shown, if it still waits unchanged. Returns how many definitions or certificates were
+    /// approved.
     ///
     /// # Errors
-    /// If it is not, or cannot be written down. Then nothing is approved.
+    /// If it has changed, or if a record cannot be written. Then nothing is approved.
     pub(crate) async fn give(&self, router: &Router) -> Result<usize, NotApproved> {
         let servers = router.manager().servers();
         let is_it =
@@ -133,7 +134,7 @@ impl Approval {
     }
 }
 
-/// Returns the definitions that wait for a person. Where a lock decides, no person does.
+/// Returns the definitions that wait for a person. Servers with a lock have none: there the lock decides.
 async fn waiting(router: &Router) -> Result<Vec<Waiting>, String> {
     let waiting = router.manager().unapproved().await.map_err(|error| error.to_string())?;
     let servers = router.manager().servers();

@@ -1,8 +1,9 @@
-//! Requests of the page's API at the socket: `{"NAME":{…}}`, with the members that the page sends. What they do, and who may
-//! see what, is decided where the page's requests are (`downstream/console`).
+//! Requests of the page's API that come by the status socket: `{"NAME":{…}}`, with the members that the page sends.
+//! What they do, and who may see what, is decided in `downstream/console`, as for the page's own requests.
 //!
-//! In: the line of a request. Out: a line, or for a call many. **Invariant:** a process below a server of a host only looks.
-//! A call whose reader goes away is cancelled. Once the daemon stops, a call has as long as other calls have.
+//! In: the line of a request. Out: one line, or many lines for a call. **Invariant:** a process that a host's server
+//! has started may only read. A call whose reader goes away is cancelled. When the daemon stops, a call has as much
+//! time to finish as other calls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,20 +18,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Refused, replies};
 
-/// How the request begins whose answer is many lines.
+/// The beginning of the request that is answered by many lines.
 pub(super) const CALL: &[u8] = br#"{"call""#;
 
 /// A request.
 #[derive(Debug)]
 pub(crate) struct Act {
     pub(crate) name: String,
-    /// Its members, as the body of a request of the page has them.
+    /// The members of the request, in the form of the body that the page sends.
     pub(crate) body: Bytes,
     /// Whether a server of a host has started the process that asks.
     pub(crate) is_below: bool,
 }
 
-/// The answer to one.
+/// The answer to an [`Act`].
 pub(crate) enum Acted {
     /// A JSON object.
     Line(Vec<u8>),
@@ -38,7 +39,7 @@ pub(crate) enum Acted {
     Lines(BoxStream<'static, Bytes>),
 }
 
-/// What becomes of a request; `None` if the API has none of that name.
+/// The outcome of an [`Act`]; `None` if the API has no request of that name.
 pub(crate) type ActAnswer = Option<Result<Acted, Refused>>;
 
 impl Act {
@@ -60,7 +61,7 @@ pub(super) fn line(answer: ActAnswer) -> Option<String> {
     }
 }
 
-/// Serves a call until its end, or until its reader is gone. After `stop` it has `patience` to end.
+/// Serves a call until its end, or until its reader is gone. After `stop` the call has `patience` to finish.
 ///
 /// # Errors
 /// When the connection fails.

@@ -1,4 +1,4 @@
-//! Requests about what waits for approval: `approvals`, which shows it, and a person's approval of exactly what was shown.
+//! Requests about what waits for approval: `approvals` lists it, and another request approves exactly what was listed.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,17 +6,17 @@ use super::Refused;
 use crate::downstream::approvals::{Approval, Approvals, NotApproved};
 use crate::router::Router;
 
-/// The request with an approval.
+/// The request that approves something.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Approve {
     approve: Approval,
 }
 
-/// The reply to it.
+/// The reply to an [`Approve`].
 #[derive(Debug, Serialize)]
 pub(super) struct Approved {
-    /// How many definitions or certificates.
+    /// How many definitions or certificates were approved.
     approved: usize,
 }
 
@@ -32,7 +32,7 @@ impl Approve {
     }
 }
 
-/// Returns what waits.
+/// Returns what waits for approval.
 pub(super) async fn waiting(router: &Router) -> Result<Approvals, Refused> {
     Approvals::of(router).await.map_err(Refused::because)
 }

@@ -1,11 +1,11 @@
-//! Requests about what waits for a person's permission: `asks`, and a decision on one of them.
+//! Requests about calls that wait for a person's permission: `asks` lists them, and another request decides one.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AskError, Refused, platform, read, replies};
 use crate::router::{Decided, OpenAsk, Router};
 
-/// What waits for a person's permission.
+/// The requests that wait for a person's permission.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), mcp_host::admin::AskError> {
@@ -59,7 +59,7 @@ impl Decision {
     }
 }
 
-/// Asks a daemon what waits for a person's permission. Without a port, asks the only daemon.
+/// Asks a daemon which requests wait for a person's permission. Without a port, asks the only daemon.
 ///
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.

@@ -1,9 +1,10 @@
-//! The feed: a stream of what happens, for one process of the user, as lines of JSON.
+//! The feed: a daemon's events as lines of JSON, for one process of its user.
 //!
-//! In: a [`FeedRequest`]. Out: `hello`, then the past that was asked for and a `snapshot`, then events as they happen
-//! (`record`); or, for a feed that resumes, the events since then. **Invariant:** a feed that reads slowly keeps nothing for
-//! itself but a batch. Over a mebibyte of events that it has not read, it gets a `gap` that says how many, and a new snapshot.
-//! Of the past it gets what is still kept when it reads it; a `gap` says how many are not.
+//! In: a [`FeedRequest`]. Out: `hello`, then the past events that were asked for and a `snapshot`, then events as they
+//! happen (`record`). A feed that resumes gets the events since its last one instead. **Invariant:** a feed has no
+//! queue of its own but one batch. If it falls more than a mebibyte of events behind, it gets a `gap` with the number
+//! of missed events, and a new snapshot. Past events may be dropped before a slow feed reads them; a `gap` says how
+//! many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,26 +27,26 @@ use crate::record::{At, Event, Past, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
 use crate::upstream::StateName;
 
-/// How the request begins.
+/// The beginning of a request for the feed.
 pub(super) const FEED: &[u8] = br#"{"feed""#;
-/// How the other request begins whose connection stays: a login (`held.rs`).
+/// The beginning of the other request that keeps its connection open: a login (`held.rs`).
 #[cfg(unix)]
 pub(super) const HELD: &[u8] = br#"{"held""#;
-/// The version of the form of events.
+/// The version of the format of events.
 const VERSION: u32 = 1;
-/// How often a feed that is open gets a sign of life.
+/// How often an open feed gets a heartbeat.
 const BEAT: Duration = Duration::from_secs(15);
-/// How often servers are looked at for changes.
+/// How often servers are checked for changes.
 const SECOND: Duration = Duration::from_secs(1);
 /// How long events are collected before they are written.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How many events are taken at once. The lines among them are searched for secrets.
+/// The maximum number of events in one batch. The lines among them are searched for secrets.
 const BATCH: usize = 64;
-/// The most calls, and the most lines, of the past.
+/// The maximum number of past calls, and of past lines.
 const PAST: usize = 10_000;
-/// The most calls that run already, and of which a feed that begins is told.
+/// The maximum number of running calls that a new feed is told of.
 const RUNNING: usize = 1000;
-/// How many calls that had no event when they began get one in one second, since they run longer.
+/// How many calls per second get a late first event, because they run long and had no event when they began.
 const LONG: usize = 50;
 /// Why a feed is refused when there are too many.
 pub(crate) const BUSY: &str = "busy: too many feeds are open";
@@ -66,7 +67,7 @@ pub struct FeedRequest {
     /// Resumes after the event with this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// What the feed is about; everything if this is `None`.
+    /// The parts of the events that the feed gets; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<Part>>,
     /// Only this server: its name in the config, or its alias.
@@ -75,7 +76,7 @@ pub struct FeedRequest {
     /// How many of the last calls and lines come before the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past: Option<usize>,
-    /// How much of arguments and results is told.
+    /// How much of arguments and results the events contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
 }
@@ -99,7 +100,7 @@ impl FeedRequest {
         Self { server: Some(server.into()), ..self }
     }
 
-    /// Tells so much of arguments and results.
+    /// Sets how much of arguments and results the events contain.
     #[must_use]
     pub fn arguments(self, arguments: Arguments) -> Self {
         Self { arguments: Some(arguments), ..self }
@@ -141,7 +142,7 @@ struct Greeting<'a> {
     hello: &'a Hello,
 }
 
-/// Everything as it is now.
+/// The current state of everything that the feed covers.
 #[derive(Serialize)]
 struct Snapshot<'a> {
     config: ConfigStatus,
@@ -153,7 +154,7 @@ struct Snapshot<'a> {
     totals: Totals,
 }
 
-/// What a server lists that is not approved.
+/// The definitions of one server that are not approved.
 #[derive(Serialize)]
 struct Approval {
     server: String,
@@ -251,7 +252,7 @@ pub(super) async fn serve(
 /// One open feed.
 pub(crate) struct Feed {
     router: Router,
-    /// What it begins with; `None` once that is written.
+    /// The first event; `None` once it is written.
     hello: Option<Hello>,
     wanted: Wanted,
     from: Option<u64>,
@@ -264,12 +265,13 @@ pub(crate) struct Feed {
     seq: u64,
     /// The number of the last event before the feed was opened.
     opened: u64,
-    /// The servers as the feed was told of them.
+    /// The state of the servers that the feed was last told.
     known: Known,
-    /// The names of servers in the config whose aliases are other ones, by alias; and the servers of which that holds.
+    /// The config names of servers whose aliases differ from them, by alias; and the servers from which this was
+    /// computed.
     names: BTreeMap<String, String>,
     named: Arc<Vec<Arc<Server>>>,
-    /// What the processes of servers use.
+    /// The memory and processor time of servers' processes.
     usage: Usage,
     out: Vec<u8>,
     second: Interval,
@@ -308,7 +310,7 @@ impl Feed {
             watcher.look(SystemTime::now());
             router.clients().tell_of_running(RUNNING, Duration::ZERO).await;
         }
-        // What happens while the past is written comes after it.
+        // Events that happen while the past is written come after it.
         let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
         Ok(Self {
             router: router.clone(),
@@ -355,7 +357,7 @@ impl Feed {
         }
     }
 
-    /// Writes what a feed begins with.
+    /// Writes the first event.
     async fn begin(&mut self) {
         let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1, self.opened), Read::Events(_)));
         let missed = match (resumed, self.from) {
@@ -381,7 +383,7 @@ impl Feed {
         self.own("gap", Gap { missed });
     }
 
-    /// Writes the next events of the past; after the last one, what is missing of them and the snapshot.
+    /// Writes the next past events; after the last one, how many are missing, and the snapshot.
     async fn recall(&mut self) -> bool {
         let Some(past) = &mut self.past else { return false };
         if let Some((events, gone)) = past.take(BATCH) {
@@ -405,7 +407,7 @@ impl Feed {
         }
         match self.watcher.after(self.seq, BATCH, self.opened) {
             Read::Missed(missed) => {
-                // What happens from here on comes after the snapshot.
+                // Events that happen from here on come after the snapshot.
                 let (seq, now) = (self.watcher.now().0, self.look_at_all().await);
                 self.gap(missed);
                 self.seq = seq;
@@ -428,7 +430,7 @@ impl Feed {
         }
     }
 
-    /// Asks the system what the processes of servers use.
+    /// Asks the system for the memory and processor time of servers' processes.
     async fn measure(&mut self) {
         let pids: BTreeSet<u32> = self.router.manager().pids().into_iter().collect();
         if !pids.is_empty() {
@@ -437,7 +439,7 @@ impl Feed {
         }
     }
 
-    /// Writes how servers differ from what the feed knows of them. It is called once a second.
+    /// Writes the changes of servers since the feed was last told. Called once a second.
     async fn look(&mut self) {
         if self.wanted.has(Part::Calls) {
             self.watcher.settle(SystemTime::now());
@@ -468,7 +470,7 @@ impl Feed {
         watched::each(&self.router, &self.wanted, &self.usage, |status, members| (status, members)).await
     }
 
-    /// Writes everything as it is now.
+    /// Writes the current state of everything that the feed covers.
     fn snapshot(&mut self, now: &[(ServerStatus, Option<Box<RawValue>>)]) {
         let (_, running) = self.watcher.now();
         self.name_servers();
@@ -497,7 +499,7 @@ impl Feed {
         self.known.begin(now.iter().filter_map(|(status, members)| Some((&*status.name, members.as_deref()?))));
     }
 
-    /// Notes which servers have other names than aliases.
+    /// Notes the servers whose names differ from their aliases.
     fn name_servers(&mut self) {
         let servers = self.router.manager().servers();
         if Arc::ptr_eq(&servers, &self.named) {

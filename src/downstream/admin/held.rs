@@ -1,8 +1,8 @@
 //! A login that ends with its connection: the process that began it may be killed before the person has signed in.
 //!
-//! In: `{"held":REQUEST}` with a request that begins a login. Out: its reply. From then on the connection carries nothing.
-//! **Invariant:** once the other side closes it, the login is over, unless it was finished. Daemons of older versions do not
-//! know such a request; there the login stays until others push it out.
+//! In: `{"held":REQUEST}` with a request that begins a login. Out: its reply. After that, the connection carries no
+//! data. **Invariant:** when the other side closes the connection, the login is abandoned, unless it was finished.
+//! Daemons of older versions do not know this request; there a login stays until newer logins exceed the limit.
 
 use std::io;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) async fn serve<F: Future<Output = Result<SignInReply, Refused>>>(
     if told.is_ok() {
         gone(&mut input).await;
     }
-    // It may be over, which is just as well.
+    // This has no effect if the login is over already.
     let _ = answer(SignIn::Abandon { login }).await;
     told
 }
@@ -69,7 +69,7 @@ async fn gone(input: &mut (impl AsyncRead + Unpin)) {
 /// process ends, unless it is finished by then.
 #[derive(Debug)]
 pub struct HeldLogin {
-    /// `None` for a daemon that does not hold logins.
+    /// `None` if the daemon does not know such requests.
     _connection: Option<FeedReader>,
 }
 

@@ -1,7 +1,7 @@
-//! What a feed knows of the servers, and how that differs from what they are now.
+//! The state of the servers that a feed was last told, and how it differs from the current state.
 //!
-//! **Invariant:** a hash of each member is kept, not the member: with 50 servers, a feed holds some ten kilobytes. Hashes have a
-//! random key, so that no server can make two of its texts alike.
+//! **Invariant:** a hash of each member is kept, not the member: with 50 servers, a feed holds some ten kilobytes.
+//! Hashes have a random key, so that no server can choose two texts with the same hash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Members that are ages: they differ each time, and change nothing.
+/// Members that are ages: they differ each time, which does not count as a change.
 const AGES: [&str; 2] = ["sinceMs", "lastErrorMs"];
 
-/// The servers as a feed was told of them, by name.
+/// The state of each server that the feed was last told, by name.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     hashes: RandomState,
@@ -22,7 +22,7 @@ pub(super) struct Known {
     servers: BTreeMap<String, Server>,
 }
 
-/// The members of one server: the places of their keys, and hashes of their values.
+/// The members of one server: the indexes of their keys, and hashes of their values.
 #[derive(Debug)]
 pub(super) struct Server(Box<[(u16, u64)]>);
 
@@ -35,7 +35,7 @@ pub(super) struct Change {
 }
 
 impl Known {
-    /// Returns how a server differs from what is known; `None` if nothing has happened to it. `members` is a JSON object.
+    /// Returns how a server differs from the known state; `None` if nothing has changed. `members` is a JSON object.
     pub(super) fn change(&mut self, name: &str, members: &RawValue) -> Option<Change> {
         let parsed = Members::of(members);
         let now = self.server(&parsed);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever puts the changes together knows the server as it is, but for its ages.
+        /// All changes together give the current state of a server, except for its ages.
         #[test]
         fn changes_together_are_the_server(steps in prop::collection::vec(prop::collection::btree_map("[a-d]|sinceMs", 0..3_u8, 0..5), 1..20)) {
             let (mut known, mut seen) = (Known::default(), Map::new());

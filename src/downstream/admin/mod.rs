@@ -1,11 +1,12 @@
 //! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A request is one line: `status`, `owners`, `asks`, `approvals`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of
-//! a decision, of an approval, of a [`SignIn`], or of what the page can do (`acts.rs`); one line of JSON answers it
-//! (`replies.rs`). Many lines answer a [`FeedRequest`] (`feed.rs`) and a call. MCP follows a line that introduces a client
-//! (`client.rs`). **Invariant:** only the user who runs the daemon gets an answer, and no request carries a config: it changes
-//! only through that user's files. A process that a server of a host has started decides and approves nothing.
+//! A request is one line: `status`, `owners`, `asks`, `approvals`, `reload`, `forget SERVER`, `needs JSON`, or the JSON
+//! of a decision, of an approval, of a [`SignIn`], or of a request of the page's API (`acts.rs`). The answer is one
+//! line of JSON (`replies.rs`); a [`FeedRequest`] (`feed.rs`) and a call get many lines. After a line that introduces a
+//! client (`client.rs`), the connection carries MCP. **Invariant:** only the user who runs the daemon gets an answer,
+//! and no request carries a config: the config changes only through that user's files. A process that a host's server
+//! has started can decide and approve nothing.
 
 mod acts;
 mod approve;
@@ -293,18 +294,18 @@ impl StatusSocket {
     }
 }
 
-/// What answers the requests that the socket passes on: the face for embedders, one floor above.
+/// Answers the requests that the socket passes on. `host`, one floor above, provides these functions.
 #[derive(Debug)]
 pub(crate) struct Answers<F, R, S, P, A> {
-    /// Reads the config again.
+    /// Reloads the config.
     pub(crate) reload: F,
-    /// Starts a server anew, by its name in the config; returns false if there is none.
+    /// Restarts a server, by its name in the config; returns false if there is none.
     pub(crate) restart: R,
     /// Answers a request about logins.
     pub(crate) sign_in: S,
     /// Answers a request about the page.
     pub(crate) page: P,
-    /// Does what a request of the page's API asks for.
+    /// Carries out a request of the page's API.
     pub(crate) act: A,
 }
 
@@ -322,14 +323,14 @@ enum Request {
     Page(PageRequest),
 }
 
-/// A request to start a server anew.
+/// A request to restart a server.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Restart<T = OfServer> {
     restart: T,
 }
 
-/// What a request about one server has.
+/// The members of a request about one server.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfServer {
@@ -362,7 +363,7 @@ pub async fn owners(port: Option<u16>) -> Result<Owners, AskError> {
     read(&platform::ask(&platform::directories(), port, "owners").await?)
 }
 
-/// Makes a daemon start a server anew; calls in flight may end first. Without a port, asks the only daemon.
+/// Makes a daemon restart a server; calls in flight may end first. Without a port, asks the only daemon.
 ///
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.
@@ -492,10 +493,10 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 
 const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-/// Why a process decides nothing.
+/// Why a process that a host's server has started decides nothing.
 const BELOW: &str =
     "a server of a running mcp-host has started this process, and no server may allow or approve anything";
-/// How the answer to a request begins that a daemon does not know.
+/// How an answer to a request begins if the daemon does not know the request.
 const UNKNOWN_REQUEST: &str = "unknown request";
 const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, definitions JSON, a feed, a decision, an approval, a restart, a link to the page, a sign-in request, or what the page can do (call, answer, cancel, enable, disable, login, logout, tools, server)";
 
@@ -516,8 +517,8 @@ struct Needs {
     view: Option<String>,
 }
 
-/// Asks a daemon whether tools can be called in a view; without one, in that of clients that choose none. It calls
-/// nothing. Without a port, asks the only daemon.
+/// Asks a daemon whether tools can be called in a view; without a view, in that of clients that choose none. Calls no
+/// tool. Without a port, asks the only daemon.
 ///
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.

@@ -1,4 +1,4 @@
-//! Requests for a link to the page, and to end what such links began.
+//! Requests for a link to the page, and for the end of all sessions that such links began.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,15 +19,15 @@ use super::{AskError, Refused, platform, replies};
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OpenRequest {
-    /// Whether the session that the link begins may only look.
+    /// Whether the session that the link begins is read-only.
     pub read_only: bool,
-    /// Whether the link is shown to a person, who opens it later. Such a link is good for ten minutes, others for 30
+    /// Whether the link is shown to a person, who opens it later. Such a link is valid for ten minutes, others for 30
     /// seconds.
     pub shown: bool,
 }
 
 impl OpenRequest {
-    /// Lets the session that the link begins only look.
+    /// Makes the session that the link begins read-only.
     #[must_use]
     pub fn read_only(self) -> Self {
         Self { read_only: true, ..self }
@@ -40,7 +40,7 @@ impl OpenRequest {
     }
 }
 
-/// A link to the page. It is good for one session.
+/// A link to the page. It begins one session.
 ///
 /// ```
 /// let reply = r#"{"url":"http://127.0.0.1:8808/#k=c0de","port":8808,"expiresIn":30}"#;
@@ -56,7 +56,7 @@ pub struct PageLink {
     pub url: String,
     /// The port that the daemon serves.
     pub port: u16,
-    /// For how many seconds it is good.
+    /// For how many seconds the link is valid.
     pub expires_in: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Revoked {
 pub(crate) enum PageRequest {
     /// Makes a link.
     Open(OpenRequest),
-    /// Ends all sessions, and makes links that were not used yet void.
+    /// Ends all sessions, and invalidates links that were not used yet.
     Revoke {},
 }
 

@@ -46,16 +46,16 @@ pub struct DaemonStatus {
     pub gauges: Gauges,
     /// How much of each limit is in use.
     pub limits: Vec<LimitUsage>,
-    /// What is at the limit of its rate.
+    /// The clients, servers, tools, and views that are at the limits of their rates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limited: Vec<AtRate>,
-    /// How much is kept of the answers that calls may be given again; `None` if nothing is.
+    /// The size of the cache of answers; `None` if the config wants no answers cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
-    /// What people should know of the sessions of clients over HTTP; `None` if there is nothing.
+    /// Notes for people about HTTP sessions; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionNotes>,
-    /// What the tools of each view cost, in tokens.
+    /// The cost of the tools of each view, in tokens.
     pub tokens: Vec<Ledger>,
 }
 
@@ -158,7 +158,7 @@ impl From<Result<Reload, String>> for Reloaded {
     }
 }
 
-/// The reply to a request to start a server anew.
+/// The reply to a request to restart a server.
 ///
 /// ```
 /// let reply: mcp_host::admin::Restarted = serde_json::from_str(r#"{"restarted":"files"}"#)?;

@@ -19,7 +19,7 @@ pub(crate) struct Run {
     pub(super) boot: String,
 }
 
-/// What a daemon says of itself at the start of a feed.
+/// A daemon's description of itself at the start of a feed.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Hello {
@@ -44,7 +44,7 @@ impl Run {
         Self { listen, since: Instant::now(), boot: hex::encode(&bytes) }
     }
 
-    /// Returns what it says of itself.
+    /// Returns the daemon's description of itself.
     pub(crate) fn hello(&self, router: &Router) -> Hello {
         let scheme = if router.manager().settings().tls.is_some() { "https" } else { "http" };
         Hello {

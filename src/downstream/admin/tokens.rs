@@ -1,4 +1,5 @@
-//! The requests `tokens` and `definitions` of the status socket: what the tools of a view cost, and the texts for who counts them.
+//! The requests `tokens` and `definitions` of the status socket: the cost of a view's tools, and the texts for programs
+//! that count tokens themselves.
 
 use serde::Serialize;
 
@@ -8,20 +9,20 @@ use crate::manager::Ledger;
 use crate::manager::ledger::LedgerTexts;
 use crate::router::Router;
 
-/// How a request for estimates begins.
+/// The beginning of a request for estimates.
 pub(super) const ESTIMATED: &[u8] = b"tokens ";
-/// How a request for the texts begins.
+/// The beginning of a request for the texts.
 pub(super) const TEXTS: &[u8] = b"definitions ";
 
-/// The view that is meant.
+/// The view that a request names.
 #[derive(Debug, Default, serde::Deserialize, Serialize)]
 #[serde(default)]
 struct OfView {
     view: Option<String>,
 }
 
-/// Asks a daemon what the tools of a view cost, in tokens; without one, of that of clients that choose none. Without a port,
-/// asks the only daemon.
+/// Asks a daemon for the cost of a view's tools, in tokens; without a view, of the view of clients that choose none.
+/// Without a port, asks the only daemon.
 ///
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.
@@ -30,7 +31,7 @@ pub async fn tokens(port: Option<u16>, view: Option<&str>) -> Result<Result<Ledg
     replies::read(&answer).map_err(AskError::Strange)
 }
 
-/// Asks a daemon the same, with the texts of the definitions.
+/// Asks a daemon for the same cost, with the texts of the definitions.
 ///
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.

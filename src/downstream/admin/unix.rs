@@ -287,7 +287,7 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
-/// The process that asked, by its id, where the system tells that.
+/// The process at the other end of a connection, by its id if the system tells it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(Option<u32>);
 
@@ -296,7 +296,7 @@ impl Peer {
         Self(stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok()))
     }
 
-    /// Reports whether a server of a host has started the process, so that no person may be behind it.
+    /// Reports whether a host's server has started the process, so that no person may be behind it.
     pub(super) async fn is_below_a_host(self) -> bool {
         match self.0 {
             Some(pid) => keep::done(move || lineage::is_above(pid)).await,
@@ -305,7 +305,7 @@ impl Peer {
     }
 }
 
-/// A process that asked for many lines.
+/// A process whose request is answered by many lines.
 #[derive(Debug)]
 pub(super) struct Asker(UnixStream);
 

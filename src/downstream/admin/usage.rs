@@ -1,4 +1,4 @@
-//! Memory and processor time of servers' processes, as Linux tells them. A server is its whole process group.
+//! Memory and processor time of servers' processes, as Linux reports them. A server is its whole process group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 /// How often the system is asked.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 
-/// What a server uses.
+/// The memory and processor time that a server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Used {
-    /// Resident memory in bytes, in whole tenths of a MiB: less is no news.
+    /// Resident memory in bytes, rounded to tenths of a MiB, so that smaller changes are no events.
     rss: u64,
     /// The share of one core, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<f64>,
 }
 
-/// What process groups use, as of the last look and the one before.
+/// What process groups use, according to the last measurement and the one before.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     groups: BTreeMap<u32, Group>,
     before: BTreeMap<u32, Group>,
-    /// The time between them.
+    /// The time between the two measurements.
     passed: Duration,
     at: Option<Instant>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Group {
 const STEP: u64 = (1 << 20) / 10;
 
 impl Usage {
-    /// Takes what the system said.
+    /// Records a measurement.
     pub(super) fn take(&mut self, groups: BTreeMap<u32, Group>, now: Instant) {
         self.passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.before = std::mem::replace(&mut self.groups, groups);
@@ -103,7 +103,7 @@ pub(super) async fn look(wanted: BTreeSet<u32>) -> BTreeMap<u32, Group> {
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// Other systems are not asked.
+/// Returns nothing: other systems are not asked.
 #[cfg(not(target_os = "linux"))]
 pub(super) async fn look(_: BTreeSet<u32>) -> BTreeMap<u32, Group> {
     BTreeMap::new()

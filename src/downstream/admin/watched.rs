@@ -1,6 +1,6 @@
-//! What a feed tells of servers: their status, what they did lately, what they cost, and where they come from.
+//! What a feed reports about servers: their status, their recent calls, their cost, and where their entries are.
 //!
-//! **Invariant:** the runtime is held up for a few servers at a time, however many there are.
+//! **Invariant:** the runtime is blocked for a few servers at a time, however many there are.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,10 +17,10 @@ use crate::registry::Kind;
 use crate::registry::tokens::of_bytes;
 use crate::router::Router;
 
-/// How many servers a feed looks at before calls have their turn: they take less than a millisecond.
+/// How many servers are visited before calls get a turn: that takes less than a millisecond.
 const PIECE: usize = 16;
 
-/// One server, as a feed tells it.
+/// One server, as a feed reports it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Watched<'a> {
@@ -30,14 +30,14 @@ pub(super) struct Watched<'a> {
     timeline: Vec<Moment>,
     #[serde(flatten)]
     lately: Lately,
-    /// Calls that wait for their turn.
+    /// Calls that wait for a slot.
     calls_queued: usize,
     #[serde(flatten)]
     used: Option<Used>,
-    /// The tokens of the definitions of its tools, about.
+    /// The estimated tokens of its tools' definitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<usize>,
-    /// Until when its access token is good, in milliseconds since 1970.
+    /// Until when its access token is valid, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     login_until: Option<u64>,
     /// The file and the line of its entry.
@@ -72,8 +72,8 @@ impl Watched<'_> {
     }
 }
 
-/// Looks at the servers that a feed is about, in config order and in pieces. `take` gets the status of each and its members,
-/// if the feed wants to know them.
+/// Visits the servers that a feed covers, in config order and in pieces. `take` gets each server's status, and its
+/// members if the feed reports servers.
 pub(super) async fn each<T>(
     router: &Router,
     wanted: &Wanted,

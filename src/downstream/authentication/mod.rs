@@ -167,7 +167,7 @@ impl Proven {
         }
     }
 
-    /// Reports whether the token claims this: the text, or a list in which it is.
+    /// Reports whether the token's claim `name` is the text `value`, or a list that contains it.
     pub(super) fn claim(&self, name: &str, value: &str) -> bool {
         match self.claims.as_ref().and_then(|claims| claims.all.get(name)) {
             Some(Value::Array(items)) => items.iter().any(|item| item.as_str() == Some(value)),

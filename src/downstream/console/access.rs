@@ -1,8 +1,8 @@
-//! Who may use the page: codes that the user who runs the daemon asked for, and the sessions that they began.
+//! Access to the page: codes that the user who runs the daemon asked for, and the sessions that these codes began.
 //!
-//! In: codes and tokens as a browser shows them, and the time. Out: sessions. **Invariant:** codes and tokens have 256 random
-//! bits, and only hashes of them are kept. A code begins one session. If it comes a second time, somebody else has seen it,
-//! and the session that it began ends.
+//! In: codes and tokens that a browser sends, and the time. Out: sessions. **Invariant:** codes and tokens have 256
+//! random bits, and only hashes of them are kept. A code begins one session. If it comes a second time, somebody else
+//! has seen it, and the session that it began ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,19 +18,19 @@ use crate::hex;
 use crate::lock::lock;
 use crate::router::{Client, Identity};
 
-/// How long a code is good that a program hands to a browser, and one that a person is shown.
+/// How long a code is valid: one that a program hands to a browser, and one that a person is shown.
 const AT_ONCE: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(10 * 60);
-/// The most codes that wait to be used. The oldest goes first.
+/// The maximum number of unused codes. The oldest goes first.
 const CODES: usize = 64;
-/// The most sessions. The one that was unused longest goes first.
+/// The maximum number of sessions. The one that was unused longest goes first.
 const SESSIONS: usize = 16;
-/// How long a session lasts that nobody uses.
+/// How long an unused session lasts.
 pub(crate) const IDLE: Duration = Duration::from_secs(12 * 60 * 60);
-/// How many wrong codes are looked at in [`WRONG_WITHIN`]. After them, no code is.
+/// How many wrong codes are checked within [`WRONG_WITHIN`]. After that many, no code is checked.
 const WRONG: usize = 5;
 const WRONG_WITHIN: Duration = Duration::from_secs(60);
-/// What tokens of sessions begin with.
+/// The prefix of session tokens.
 pub(crate) const PREFIX: &str = "mcpc_";
 
 type Hash = [u8; 32];
@@ -64,7 +64,7 @@ pub(crate) struct Session {
     token: Hash,
     code: Hash,
     pub(super) is_read_only: bool,
-    /// Whether it is that of the daemon's socket, which no code begins and no token opens.
+    /// Whether it is the session of the daemon's socket, which no code begins and no token opens.
     pub(super) is_of_socket: bool,
     /// When it was used last.
     used: Mutex<Moment>,
@@ -72,9 +72,9 @@ pub(crate) struct Session {
     open: AtomicUsize,
     /// Cancelled when it ends.
     pub(super) end: CancellationToken,
-    /// The client that it is for the router, since its first call or list, and as whom.
+    /// The router's client for this session, made at the first call or list, and the identity that it has.
     pub(super) client: Mutex<Option<(Identity, Arc<Client>)>>,
-    /// The questions of its running calls that are open, by the number of the call.
+    /// The open questions of its running calls, by the number of the call.
     pub(super) calls: Mutex<BTreeMap<u64, BTreeSet<i64>>>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct InUse(Arc<Session>, Option<Access>);
 pub(crate) enum NoSession {
     /// The code came a second time. The session that it began is over.
     Used,
-    /// There is no such code, or no longer.
+    /// The code does not exist, or has expired.
     Late,
     /// Too many wrong codes came.
     Busy,
@@ -118,7 +118,8 @@ fn random() -> Result<String, getrandom::Error> {
 }
 
 impl Access {
-    /// Makes a code that begins a session. `is_shown` says that a person is shown it. Returns how long it is good, too.
+    /// Makes a code that begins a session. `is_shown` says whether a person is shown it. Also returns how long it is
+    /// valid.
     ///
     /// # Errors
     /// When the system has no random bytes.
@@ -188,7 +189,7 @@ impl Access {
         session.end.cancel();
     }
 
-    /// Ends all sessions, and makes codes void that were not used yet. Returns how many sessions those are.
+    /// Ends all sessions, and invalidates codes that were not used yet. Returns how many sessions ended.
     pub(crate) fn end_all(&self) -> usize {
         let mut table = lock(&self.0);
         table.codes.clear();
@@ -197,12 +198,12 @@ impl Access {
         ended.len()
     }
 
-    /// Ends the sessions that nobody has used for long.
+    /// Ends the sessions that were unused for too long.
     pub(crate) fn sweep(&self) {
         lock(&self.0).sweep();
     }
 
-    /// Makes sessions forget the clients that they are for the router, where `is_gone` says so.
+    /// Removes from sessions the router's clients whose identity is gone by `is_gone`, and returns these clients.
     pub(crate) fn forget_clients(&self, is_gone: impl Fn(&Identity) -> bool) -> Vec<Arc<Client>> {
         let table = lock(&self.0);
         let sessions: Vec<Arc<Session>> = table.sessions.iter().chain(&table.of_socket).cloned().collect();
@@ -223,7 +224,7 @@ impl Table {
         });
     }
 
-    /// Ends the session that was used longest ago; one that is in use only if all are.
+    /// Ends the session that was used longest ago; one that is in use only if all are in use.
     fn end_idlest(&mut self) {
         let rank = |session: &Arc<Session>| (!session.is_unused(), lock(&session.used).0);
         if let Some((at, _)) = self.sessions.iter().enumerate().min_by_key(|(_, session)| rank(session)) {

@@ -71,7 +71,7 @@ impl No {
         Self::new(StatusCode::NOT_FOUND, "unknown", message)
     }
 
-    /// Refuses a request that was tried and did not work.
+    /// Refuses a request that was carried out and failed.
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "failed", message)
     }
@@ -86,14 +86,14 @@ impl No {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "mcp-host is stopping")
     }
 
-    /// Returns it as the daemon's socket refuses requests.
+    /// Returns the refusal as the daemon's socket writes it.
     pub(crate) fn refused(self) -> Refused {
         let is_usage = matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND);
         let error = self.help.map_or(self.message.clone(), |help| format!("{}: {help}", self.message));
         if is_usage { Refused::unknown(error) } else { Refused::because(error) }
     }
 
-    /// Returns it as JSON.
+    /// Returns the refusal as JSON.
     pub(crate) fn json(&self) -> Vec<u8> {
         let shown = Shown { error: self.error, message: &self.message, help: self.help.as_deref() };
         serde_json::to_vec(&shown).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! One call of a tool by the page: what comes before its answer, and the answer, as lines of JSON.
+//! One call of a tool by the page: the messages before its answer, and the answer, as lines of JSON.
 //!
-//! **Invariant:** a call takes the way of every client's call (`Router::answered`). Closing the stream cancels it. Only the
-//! session that made a call may answer its questions or cancel it, and whether the host or a server asks is told by where
-//! the question was put, never by its words.
+//! **Invariant:** a call goes the same way through the router as every client's call (`Router::answered`). Closing the
+//! stream cancels it. Only the session that made a call may answer its questions or cancel it. Whether the host or a
+//! server asks a question is known from the router, never from the question's text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ struct Withdrawn {
     call: u64,
 }
 
-/// Reports whether any route about calls takes this body.
+/// Reports whether any route about calls accepts this body.
 #[cfg(feature = "fuzzing")]
 pub(super) fn takes(body: &[u8]) -> bool {
     read::<Wanted<'_>>(body).is_ok() || read::<Given<'_>>(body).is_ok() || read::<Withdrawn>(body).is_ok()
@@ -105,12 +105,12 @@ struct Call {
     answer: Option<BoxFuture<'static, Option<Answered>>>,
     begun: Instant,
     has_begun: bool,
-    /// Lines that were made and not taken yet.
+    /// Lines that are ready and not sent yet.
     lines: VecDeque<Bytes>,
     registered: Registered,
 }
 
-/// A call among those of its session, until it is dropped.
+/// Registers a call with its session until this is dropped.
 struct Registered {
     in_use: InUse,
     client: Arc<Client>,
@@ -123,7 +123,7 @@ impl Drop for Registered {
     }
 }
 
-/// Writes a line. `more` are members that stay as they are.
+/// Writes a line. The values in `more` are written verbatim.
 fn line(line: &Line<'_>, more: &[(&str, &[u8])]) -> Bytes {
     // Lines always serialize.
     let mut raw = Raw::from_value(line);
@@ -133,7 +133,7 @@ fn line(line: &Line<'_>, more: &[(&str, &[u8])]) -> Bytes {
     finished(&raw)
 }
 
-/// Ends a line. What a server sent may have line breaks between its members.
+/// Adds the line end. JSON from a server may contain line breaks between members: they become spaces.
 fn finished(raw: &Raw) -> Bytes {
     let mut text = Vec::with_capacity(raw.as_bytes().len() + 1);
     text.extend(raw.as_bytes().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
@@ -198,7 +198,7 @@ fn request(number: u64, tool: &str, arguments: &str, depth: usize) -> Result<Req
     }
 }
 
-/// Returns the client that made a call of the session which still runs.
+/// Returns the client behind a running call of the session.
 fn client_of(session: &Session, call: u64) -> Result<Arc<Client>, No> {
     let is_own = lock(&session.calls).contains_key(&call);
     let client = lock(&session.client).as_ref().map(|(_, client)| client.clone());
@@ -240,7 +240,7 @@ impl Call {
                 biased;
                 message = self.leg.next() => match message {
                     Some(message) => self.hear(message),
-                    // The reader is too slow for what the call says, which is dropped with the call.
+                    // The reader is too slow for the messages of the call, so the call is dropped.
                     None => return None,
                 },
                 answered = answer => {
@@ -280,7 +280,7 @@ impl Call {
             Method::Cancelled => {
                 let question = params.member("requestId")?.read::<i64>().ok()?;
                 let mut calls = lock(&self.registered.in_use.session().calls);
-                // A question that was not told needs no withdrawal.
+                // A question that was not shown needs no withdrawal.
                 let was_told = calls.get_mut(&self.number)?.remove(&question);
                 was_told.then(|| line(&Line::Withdrawn { question }, &[]))
             }
@@ -288,7 +288,7 @@ impl Call {
         }
     }
 
-    /// Tells a question, unless it was withdrawn meanwhile.
+    /// Writes a question, unless it was withdrawn meanwhile.
     fn question(&self, request: Request) -> Option<Bytes> {
         let RequestId::Number(question) = request.id else { return None };
         let is_of_host = self.registered.client.is_asked_by_host(&request.id)?;

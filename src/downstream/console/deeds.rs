@@ -1,5 +1,5 @@
-//! What the page does to the host, beside calls: servers are started anew, switched, and signed in to; the config is read
-//! again; what waits for a person is decided.
+//! The page's actions at the host, other than calls: it restarts servers, switches them on and off, signs in to them,
+//! reloads the config, and decides what waits for a person.
 //!
 //! **Invariant:** nothing here adds a program or changes what one is started with (`docs/hazards.md` H83). What is approved is
 //! exactly what the page was shown, by its hash.
@@ -15,15 +15,15 @@ use crate::downstream::approvals::{Approval, Approvals, NotApproved};
 use crate::manager::{Reload, Server};
 use crate::router::Decided;
 
-/// What the daemon does on behalf of a person at the page. The face for embedders does it, one floor above.
+/// The actions of the daemon for a person at the page. `host`, one floor above, carries them out.
 pub(crate) trait Deeds: Send + Sync {
-    /// Reads the config again.
+    /// Reloads the config.
     fn reload(&self) -> BoxFuture<'_, Result<Reload, String>>;
 
-    /// Starts a server anew; calls in flight may end first. Returns false if there is no such server any more.
+    /// Restarts a server; calls in flight may end first. Returns false if there is no such server any more.
     fn restart(&self, server: &str) -> bool;
 
-    /// Begins a login whose page leads the browser back to this machine, and finishes it once the browser is back.
+    /// Begins a login whose page redirects the browser to this machine, and finishes it once the browser has come back.
     fn login(&self, server: String) -> BoxFuture<'_, Result<LoginBegun, Refused>>;
 
     /// Begins a login by a code, and finishes it once the code was entered.
@@ -44,7 +44,7 @@ pub(crate) trait Deeds: Send + Sync {
 pub(crate) struct Switched {
     /// The file that was changed.
     pub(crate) file: String,
-    /// The command that takes it back.
+    /// The command that undoes the change.
     pub(crate) undo: String,
 }
 
@@ -73,7 +73,7 @@ struct Decision {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Reports whether any deed takes this body.
+/// Reports whether any of these actions accepts this body.
 #[cfg(feature = "fuzzing")]
 pub(super) fn takes(body: &[u8]) -> bool {
     let of_server = read::<OfServer>(body).is_ok() || read::<Login>(body).is_ok() || read::<Approval>(body).is_ok();
@@ -81,9 +81,9 @@ pub(super) fn takes(body: &[u8]) -> bool {
 }
 
 impl Console {
-    /// Does what a request asks for.
+    /// Carries out a request.
     pub(super) async fn act(&self, route: Route, body: &[u8]) -> Result<Answer, No> {
-        // An embedding program may serve the door without them.
+        // An embedding program may serve the page without these actions.
         let deeds = || self.deeds.as_deref().ok_or_else(|| No::unknown("this host does nothing for the page"));
         match route {
             Route::Approvals => Ok(Answer::of(&Approvals::of(&self.router).await.map_err(No::failed)?)),
@@ -127,7 +127,7 @@ impl Console {
         self.named(&read::<T>(body)?.into())
     }
 
-    /// Reports whether the entry of a server can be switched: it is in a file, and not one of a project.
+    /// Reports whether the entry of a server can be switched: it must be in a file, and not in a project's.
     pub(super) fn can_edit(&self, server: &Server) -> bool {
         let (source, project) = (&server.config.source, &server.config.project);
         self.deeds.as_ref().is_some_and(|deeds| deeds.can_switch())

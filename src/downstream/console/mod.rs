@@ -1,10 +1,11 @@
-//! The page at `/`, which shows what goes on and calls tools, and its API below `/console/` (`docs/console.md`).
+//! The page at `/`, which shows the daemon's activity and calls tools, and its API below `/console/`
+//! (`docs/console.md`).
 //!
-//! In: requests that the HTTP door has judged, with the session that they show. Out: answers, which the door writes. A
-//! session is begun by a code that the user who runs the daemon asked the status socket for (`access.rs`).
+//! In: requests that the HTTP door has admitted, with the session whose token they carry. Out: answers, which the door
+//! writes. A session begins with a code that the user who runs the daemon requested at the status socket (`access.rs`).
 //!
 //! **Invariant:** no request carries a command, an argument, a path, an environment, or a URL to start or to fetch, and none
-//! approves an entry of a project or takes back an edit (`docs/hazards.md` H83). A session is a client of the router, under
+//! approves an entry of a project or undoes an edit (`docs/hazards.md` H83). A session is a client of the router, under
 //! views and rules as others are: its principal is `console`. Start reading at [`Console::serve`].
 
 pub(crate) mod access;
@@ -57,7 +58,7 @@ pub(crate) enum Route {
     Approve,
 }
 
-/// All routes: path, methods, and what a request has, as members of its body or of its query.
+/// All routes: path, methods, and route.
 pub(crate) const ROUTES: [(&str, &str, Route); 16] = [
     ("/console/session", "POST, DELETE", Route::Session),
     ("/console/feed", "GET", Route::Feed),
@@ -78,7 +79,7 @@ pub(crate) const ROUTES: [(&str, &str, Route); 16] = [
 ];
 
 impl Route {
-    /// Returns the route of a path, and the methods that it takes.
+    /// Returns the route of a path, and the methods that it accepts.
     pub(crate) fn of(path: &str) -> Option<(Self, &'static str)> {
         ROUTES.iter().find(|(known, ..)| *known == path).map(|(_, methods, route)| (*route, *methods))
     }
@@ -90,18 +91,19 @@ impl Route {
         (!matches!(route, Self::Session | Self::Feed)).then_some(route)
     }
 
-    /// Reports whether it changes and calls nothing. A session may always end itself.
+    /// Reports whether a read-only session may use it: it changes and calls nothing, except that a session may end
+    /// itself.
     pub(crate) fn looks(self) -> bool {
         matches!(self, Self::Session | Self::Feed | Self::Tools | Self::Server | Self::Approvals)
     }
 
-    /// Reports whether the answer is lines that come for as long as their reader stays.
+    /// Reports whether the answer is a stream of lines that lasts until its reader leaves.
     pub(crate) fn streams(self) -> bool {
         matches!(self, Self::Feed | Self::Call)
     }
 }
 
-/// The page's side of a daemon.
+/// A daemon's state for the page and its API.
 pub(crate) struct Console {
     router: Router,
     access: Access,
@@ -118,10 +120,10 @@ impl std::fmt::Debug for Console {
     }
 }
 
-/// A request that shows a session.
+/// A request that carries the token of a session.
 pub(crate) struct Asked {
     pub(crate) in_use: InUse,
-    /// As whom the session calls tools.
+    /// The identity under which the session calls tools.
     pub(crate) identity: Identity,
     /// The members of its query.
     pub(crate) query: HashMap<String, String>,
@@ -151,7 +153,7 @@ impl Console {
         Self { router, access, run, deeds, stopping, calls: AtomicU64::new(0) }
     }
 
-    /// Who may use it.
+    /// Returns the codes and the sessions.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
@@ -242,7 +244,7 @@ impl Console {
         Ok(Answer::Lines(lines.take_until(end.cancelled_owned()).take_until(stopping).boxed()))
     }
 
-    /// Returns the client that a session is for the router.
+    /// Returns the router's client for a session.
     fn client(&self, session: &Arc<Session>, identity: &Identity) -> Arc<Client> {
         let mut kept = lock(&session.client);
         if let Some((known, client)) = &*kept
@@ -287,7 +289,7 @@ async fn accompany(router: Router, client: Arc<Client>, end: CancellationToken) 
     let read = async {
         let _reading = client.mailbox().read();
         while let Some(message) = client.mailbox().next().await {
-            // Only a call has a person before it.
+            // Only during a call is a person there to answer.
             if let Message::Request(request) = message {
                 client.answer(Response { id: Some(request.id), outcome: refusal(&request.method) });
             }
@@ -308,7 +310,7 @@ fn refusal(method: &Method) -> Outcome {
     }
 }
 
-/// Reads what a feed is to be about from a query.
+/// Reads the query of a feed.
 fn feed_request(query: &HashMap<String, String>) -> Result<FeedRequest, No> {
     let mut request = FeedRequest::default();
     for (name, value) in query {

@@ -1,4 +1,4 @@
-//! What the page reads: the tools that its session may see, and one server.
+//! The page's requests that only read: the tools that its session may see, and one server.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type` must be application/json"))
 }
 
-/// What nearly all clients send, and its types: both that a POST needs.
+/// The `Accept` header of nearly all clients, and its two types, which a POST needs.
 const USUAL: (&str, [&str; 2]) = ("application/json, text/event-stream", ["application/json", "text/event-stream"]);
 
 /// Refuses a request whose `Accept` does not allow all of these media types. A request without `Accept` allows any.

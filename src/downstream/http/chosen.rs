@@ -1,4 +1,4 @@
-//! Which view a request uses: the first of its path, its header, its token, and `host.view`.
+//! Decides which view a request uses: the first of those that its path, its header, its token, and `host.view` name.
 //!
 //! In: the access rules and what a request carries. Out: its [`Identity`], or a refusal. **Invariant:** a view that the
 //! config lacks and one that the principal may not use look the same.
@@ -28,14 +28,14 @@ pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven:
     judge(now.settings(), now.has_views(), (path.or(header), header.is_some()), proven, claims)
 }
 
-/// Returns as whom a person at the page calls tools, and one at the daemon's socket: the principal `console`, in the view that
-/// is the default.
+/// Returns the identity of a person at the page, or at the daemon's socket: the principal `console`, in the view of
+/// clients that choose none.
 pub(super) fn of_page(settings: &HostSettings) -> Result<Identity, Refusal> {
     let proven = Proven::lasting(Principal::console());
     judge(settings, Now::judge_views(settings), (None, false), &proven, Claims::default())
 }
 
-/// Decides which view a principal gets. `asked` is the view that it names, and whether a header does.
+/// Decides which view a principal gets. `asked` is the view that the request names, and whether a header names it.
 fn judge(
     settings: &HostSettings,
     has_views: bool,

@@ -89,7 +89,7 @@ pub(super) async fn serve(
     let _ = stream.set_nodelay(true);
     let rules = door.rules();
     let is_loopback = is_loopback(&stream);
-    // On loopback, the page is for this user alone, whatever proves clients.
+    // On loopback, only this user gets the page, however clients authenticate.
     let peer = if rules.authentication.wants_peer() || is_loopback { Peer::of(&stream) } else { Peer::Local };
     let opened = Opened { ends: Ends { peer, is_loopback }, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
     if let Some(acceptor) = rules.tls.clone() {

@@ -1,8 +1,8 @@
 //! The page and its API over HTTP: who gets them, and in which form (`console`).
 //!
-//! In: requests that have passed the guard. Out: files of the page, and answers of its API. **Invariant:** only a token of a
-//! session opens the API, and it opens nothing else. A process of another user gets not even the files. What changes
-//! anything names our own page as its origin.
+//! In: requests that have passed the guard. Out: files of the page, and answers of its API. **Invariant:** only a
+//! session's token opens the API, and it opens nothing else. A process of another user does not even get the files.
+//! Every request that changes something must name our own page as its origin.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ impl Target {
         Route::of(path).map(|(route, methods)| Self::Api(route, methods))
     }
 
-    /// Reports whether the answer lasts as long as its reader stays.
+    /// Reports whether the answer lasts until its reader leaves.
     pub(super) fn streams(self) -> bool {
         matches!(self, Self::Api(route, _) if route.streams())
     }
 }
 
-/// Reports whether a request gets the page at all. If not, its paths are unknown.
+/// Reports whether a request gets the page at all. If not, the page's paths do not exist for it.
 pub(super) fn is_served(rules: &Now, ends: Ends, headers: &HeaderMap) -> bool {
     match rules.settings().console {
         config::Console::Off => false,
@@ -212,7 +212,7 @@ fn no_session() -> No {
         .help("open the page by `mcp-host open`")
 }
 
-/// Returns as whom a person at the page calls tools, and one at the daemon's socket.
+/// Returns the identity of a person at the page, or at the daemon's socket.
 ///
 /// # Errors
 /// When the view that is the default is for other people.
@@ -225,7 +225,7 @@ fn no_view() -> No {
         .help("set \"host.view\" to a view without an audience")
 }
 
-/// Says a refusal of the door in the words of the API.
+/// Turns a refusal of the door into one of the API.
 fn told(refusal: &Refusal) -> No {
     let (status, message) = refusal.told();
     let error = match status {

@@ -1,8 +1,8 @@
 //! The ids of events: `STREAM-EVENT`. A client sends the last one that it saw as `Last-Event-ID`, to resume a stream.
 //!
-//! In a session that was taken up again, `LIFE.` stands before it, so that no event of one life of the session passes for one
-//! of another. In the stream that answers one request, `~` and the request follow: `3-1~c17` is an event of the call with the
-//! id 17. So the host can answer a request of an earlier life, of which it knows nothing else.
+//! In a session that was revived, the id begins with `LIFE.`, so that no event of one life of the session passes for
+//! one of another. In the stream that answers one request, `~` and the request follow: `3-1~c17` is an event of the
+//! call with the id 17. So the host can answer a request of an earlier life, about which it knows nothing else.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) struct EventId {
     pub(super) asked: Option<Asked>,
 }
 
-/// A request, as ids of events say it.
+/// A request, as it is named in event ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     /// Whether it calls a tool: a lost call is answered in another form than any other lost request.
@@ -30,15 +30,15 @@ pub(super) struct Asked {
     pub(super) id: RequestId,
 }
 
-/// What ids of events say of the request that their stream answers: an [`Asked`] as text, or nothing.
+/// The part of event ids that names the request that their stream answers: an [`Asked`] as text, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Label(Box<str>);
 
-/// The longest text as a request's id that ids of events repeat, in bytes.
+/// The longest string id of a request that event ids repeat, in bytes.
 const LONGEST: usize = 64;
 
 impl Label {
-    /// Returns what to say of a request.
+    /// Returns the label for a request.
     pub(super) fn of(Asked { is_call, id }: &Asked) -> Self {
         let kind = if *is_call { 'c' } else { 'r' };
         match id {

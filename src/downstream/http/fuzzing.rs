@@ -45,7 +45,7 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
     Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
 }
 
-/// Reads the content of a session's id, and what it says of the client.
+/// Reads the content of a session's id, and what it says about the client.
 pub(crate) fn session(body: &[u8]) {
     for view in [Chosen::All, Chosen::named("review")] {
         handle::read(body, &view);

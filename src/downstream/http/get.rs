@@ -73,8 +73,8 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Resumes a stream after the last event that the client saw. Only streams of the caller's own session are searched, so
-/// an event id of another client is unknown. Streams end with the life of their session: after one that carried messages
-/// outside of calls, a new one follows, and a call has no answer any more.
+/// an event id of another client is unknown. Streams end with the life of their session: in the next life, a stream for
+/// messages outside of calls is replaced by a new one, and a call gets no answer any more.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,

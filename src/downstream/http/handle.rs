@@ -1,10 +1,11 @@
-//! The ids of sessions. An id holds what the host needs to make the session anew: what `initialize` agreed, the view, and
-//! when the session began. It is sealed for the principal, so nobody else can use it, and nobody can read or alter it
-//! (`docs/hazards.md` H60).
+//! The ids of sessions. An id holds what the host needs to rebuild the session: the outcome of `initialize`, the view,
+//! and when the session began. It is sealed for the principal, so nobody else can use it, and nobody can read or alter
+//! it (`docs/hazards.md` H60).
 //!
-//! The body of an id is: the form (1 byte), the run of the daemon that made it (8), when it began in seconds since 1970
-//! (5), random bytes (16), the view after its length (2), and the handshake. An id that would be too long for a header, or
-//! that nothing could open later, is 32 random bytes in hex instead: such a session lives in memory alone.
+//! The body of an id is: the format (1 byte), the run of the daemon that made it (8), when the session began in seconds
+//! since 1970 (5), random bytes (16), the view after its length (2), and the handshake. An id that would be too long
+//! for a header, or that nothing could open later, is 32 random bytes in hex instead: such a session lives in memory
+//! alone.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,39 +23,39 @@ pub(super) struct Handles {
     run: [u8; RUN],
 }
 
-/// An id that was made, and what to remember of it.
+/// A new id, and what the session keeps about it.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) text: String,
     pub(super) origin: Origin,
 }
 
-/// What a session remembers of its id.
+/// What a session keeps about its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The id opens: the session can be taken up again.
+    /// The id can be opened, so the session can be revived.
     Sealed {
-        /// Tells it from all others.
+        /// Distinguishes the session from all others.
         serial: Serial,
-        /// When it began, in seconds since 1970.
+        /// When the session began, in seconds since 1970.
         began: u64,
     },
     /// The id is random bytes: the session ends when it leaves memory.
     Bound,
 }
 
-/// What an id holds.
+/// The content of an id.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) serial: Serial,
-    /// When it began, in seconds since 1970.
+    /// When the session began, in seconds since 1970.
     pub(super) began: u64,
     pub(super) handshake: Handshake,
 }
 
-/// The longest id, in bytes. What is longer may not fit into the headers that proxies and servers accept.
+/// The longest id, in bytes. A longer one may not fit into the headers that proxies and servers accept.
 pub(super) const LONGEST: usize = 900;
-/// The form of the body. Another form gets another number.
+/// The format of the body. Each format has a number of its own.
 const FORM: u8 = 1;
 const RUN: usize = 8;
 const TIME: usize = 5;
@@ -63,7 +64,7 @@ const RANDOM: usize = 16;
 const ALL: u16 = u16::MAX;
 
 impl Handles {
-    /// Makes ids with what `kept` has.
+    /// Creates handles with the key and the marks in `kept`.
     pub(super) fn new(kept: Arc<Kept>) -> Self {
         let mut run = [0; RUN];
         // Without randomness there is no key, and so no id that says which run made it.
@@ -71,7 +72,7 @@ impl Handles {
         Self { kept, run }
     }
 
-    /// Gets ready to make ids that can be taken up again for `life`: reads the key before the first one.
+    /// Prepares for ids that can be revived within `life`: reads the key before the first id is made.
     pub(super) async fn ready(&self, life: Duration) {
         if !life.is_zero() && self.kept.opened().is_none() {
             Box::pin(self.kept.load(oldest(life))).await;
@@ -108,8 +109,8 @@ impl Handles {
         Ok(Made { text, origin: Origin::Sealed { serial: serial_of(&random), began } })
     }
 
-    /// Opens the id that a request of this client brought. Returns `None` if it is no id that can be taken up again by this
-    /// principal in this view, because it is something else, too old, or the session has ended.
+    /// Opens the id in a request of this client. Returns `None` if this principal cannot revive a session with it in
+    /// this view: it is something else, it is too old, or its session has ended.
     pub(super) async fn open(&self, text: &[u8], identity: &Identity, life: Duration) -> Option<Handle> {
         if life.is_zero() || text.len() > LONGEST {
             return None;
@@ -134,13 +135,13 @@ impl Handles {
         }
     }
 
-    /// Returns why ids end with this process; `None` if they do not, or if there was no session yet.
+    /// Returns why ids do not survive this process; `None` if they do, or if there was no session yet.
     pub(super) fn why_short(&self) -> Option<&str> {
         self.kept.opened().and_then(|Opened { why_short, .. }| why_short.as_deref())
     }
 }
 
-/// Makes an id that nothing opens.
+/// Makes an id that cannot be opened.
 fn bound() -> Result<Made, getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
@@ -182,7 +183,7 @@ fn write_view(view: &Chosen, body: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Takes the name of a view off the front, and reports whether it is that of `view`.
+/// Removes the name of a view from the front of `rest`, and reports whether it names `view`.
 fn is_view(view: &Chosen, rest: &mut &[u8]) -> Option<bool> {
     let (length, after) = rest.split_first_chunk::<2>()?;
     let length = u16::from_be_bytes(*length);
@@ -200,7 +201,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns when the oldest session began that can still be taken up again.
+/// Returns when the oldest session began that can still be revived.
 fn oldest(life: Duration) -> u64 {
     now().saturating_sub(life.as_secs())
 }

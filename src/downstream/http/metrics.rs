@@ -18,7 +18,7 @@ pub(super) fn are_served(rules: &Now) -> bool {
     rules.settings().metrics.enabled
 }
 
-/// Reports whether a request shows the token for metrics, so that it needs no other proof, whoever sends it.
+/// Reports whether a request carries the token for metrics, so that it needs no other proof, whoever sends it.
 pub(super) fn are_open(rules: &Now, headers: &HeaderMap) -> bool {
     are_served(rules) && rules.settings().metrics.hash.is_some_and(|hash| shows(headers, &hash))
 }

@@ -88,9 +88,9 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     /// This run of the daemon.
     pub(crate) run: Run,
-    /// What the page can do to the host.
+    /// The actions of the page at the host.
     pub(crate) deeds: Option<Arc<dyn Deeds>>,
-    /// What ids of sessions are sealed with.
+    /// The key that seals session ids, and the marks of ended sessions.
     pub(crate) kept: Arc<Kept>,
 }
 
@@ -259,7 +259,7 @@ impl Holds for Door {
             sessions,
             sessions_of_one,
             bodies: self.bodies.used(),
-            // With `host.sessionLife: "0s"` all are, as the user wants it.
+            // With `host.sessionLife: "0s"` no session can be revived, which the user wants, so none is counted.
             bound_sessions: if self.session_life().is_zero() { 0 } else { self.sessions.bound() },
         }
     }
@@ -270,8 +270,8 @@ impl Holds for Door {
 }
 
 impl Door {
-    /// Returns the session that a request's headers name, if the session belongs to the principal and uses the view. One that
-    /// is not in memory is taken up again.
+    /// Returns the session that a request's headers name, if the session belongs to the principal and uses the view.
+    /// Revives the session if it is not in memory.
     async fn session(&self, identity: &Identity, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
@@ -280,12 +280,12 @@ impl Door {
         let digest = self.sessions.digest(value.as_bytes());
         match self.sessions.find(digest, identity) {
             Some(found) => Ok(found),
-            // Few requests come here, and the future of the others stays small.
+            // Boxed: few requests come here, and the future of all others stays small.
             None => Box::pin(self.take_up(digest, value.as_bytes(), identity)).await,
         }
     }
 
-    /// Returns for how long ids of sessions can be taken up again.
+    /// Returns how long sessions can be revived by their ids.
     fn session_life(&self) -> Duration {
         self.router.manager().settings().session_life
     }
@@ -311,13 +311,13 @@ impl Door {
         Ok(place)
     }
 
-    /// Ends a session for good: its id is worth nothing any more.
+    /// Ends a session for good: its id becomes invalid.
     fn end(&self, session: &Session) {
         self.handles.end(session.origin, self.session_life());
         self.let_go(session);
     }
 
-    /// Removes a session from memory. Its client can take it up again, if its id can be opened.
+    /// Removes a session from memory. Its client can revive it, if its id can be opened.
     fn let_go(&self, session: &Session) {
         if self.sessions.remove(session) {
             self.close(session);
@@ -333,7 +333,8 @@ impl Door {
         Ok(())
     }
 
-    /// Lets the sessions go that were idle too long, and ends those whose clients were disconnected because they do not read.
+    /// Removes from memory the sessions that were idle too long, and ends those whose clients were disconnected because
+    /// they do not read.
     fn sweep(&self) {
         for session in self.sessions.sweep() {
             if session.is_cut() {

@@ -250,7 +250,7 @@ enum Shape {
     Stream,
 }
 
-/// Serves what is asked in a session; `asked` is what, unless it is a batch.
+/// Serves a request or a batch in a session; `asked` is the request, or `None` for a batch.
 async fn serve(
     door: &Arc<Door>,
     (in_use, leg, asked): (Use, Arc<Mailbox>, Option<Asked>),

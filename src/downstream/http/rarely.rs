@@ -1,4 +1,4 @@
-//! A future that seldom has news, beside one that always has: it is polled only when something woke it.
+//! A future that is seldom ready, beside one that often is: it is polled only when something woke it.
 //!
 //! `select!` polls all its futures each time that one of them wakes the task. So each request of a connection would also
 //! poll the futures that end it, which takes some hundred instructions.
@@ -15,7 +15,7 @@ use futures_util::task::AtomicWaker;
 pub(super) struct Rarely<F> {
     future: F,
     bell: Arc<Bell>,
-    /// Rings the bell.
+    /// The waker that rings the bell.
     ring: Waker,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Record {
     /// The stream's number, and the life of its session that it belongs to: the first parts of its event ids.
     pub(super) number: u32,
     life: u32,
-    /// What its event ids say of the request that it answers.
+    /// The part of its event ids that names the request that it answers.
     label: Label,
     /// The most bytes that may wait while there is no reader.
     cap: usize,

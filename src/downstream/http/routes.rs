@@ -1,8 +1,8 @@
 //! The HTTP routes, and the checks before them: first the guard (hosts and origins), then authentication.
 //!
-//! **Invariant:** only the paths in [`ROUTES`], those of the OAuth resource metadata, and those of the page (`console.rs`) are
-//! served. The first two change nothing of the host itself; the page's API wants a session that the user of the local socket
-//! began (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`], those of the OAuth resource metadata, and those of the page
+//! (`console.rs`) are served. The first two change nothing in the host itself; the page's API requires a session that
+//! the user of the local socket began (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -220,8 +220,8 @@ impl Service {
         }
     }
 
-    /// Finishes an authentication that must fetch keys first. The result is by the access rules that hold when it is
-    /// done, which are returned, too.
+    /// Finishes an authentication that must fetch keys first. The result follows the access rules that hold at the end,
+    /// which are also returned.
     async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthResult, Arc<Now>) {
         loop {
             let known = asker.await;
@@ -240,7 +240,7 @@ impl Service {
     }
 }
 
-/// Returns as whose a request is counted.
+/// Returns the door under which a request is counted.
 fn door_of(route: Option<Endpoint>) -> counts::Door {
     match route {
         Some(Endpoint::Sse | Endpoint::Messages) => counts::Door::Sse,

@@ -1,5 +1,5 @@
-//! The sessions of the HTTP door that are in memory: their principals (owners) and streams, and when they leave. `handle.rs`
-//! makes their ids, and `revival.rs` brings those back that left.
+//! The sessions of the HTTP door that are in memory: their principals (owners) and streams, and when they are removed.
+//! `handle.rs` makes their ids, and `revival.rs` revives removed sessions.
 //!
 //! **Invariant:** to a client, a session of another principal looks as if it did not exist (`docs/hazards.md` H60).
 
@@ -19,8 +19,8 @@ use super::replay::{KEPT_FOR, Record};
 use crate::lock::lock;
 use crate::router::{Client, Identity, Principal};
 
-/// Stands for the id of a session, which is too long to keep: keyed hashes of the whole id, and of its end, which nobody can
-/// guess. Whoever finds another text with the same hashes has guessed 128 bits.
+/// Identifies a session without its id, which is too long to keep: keyed hashes of the whole id, and of its end, which
+/// nobody can guess. To find another text with the same hashes is to guess 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Digest([u64; 2]);
 
@@ -33,8 +33,8 @@ pub(super) struct Digest([u64; 2]);
 pub(super) struct Session {
     pub(super) digest: Digest,
     pub(super) origin: Origin,
-    /// Which of the lives of this session this is: 0 is the first, any other number was drawn. Events of another life have
-    /// other ids.
+    /// The number of this life of the session: 0 for the first, a random one after each revival. Events of another life
+    /// have other ids.
     pub(super) life: u32,
     pub(super) client: Arc<Client>,
     streams: Mutex<Streams>,
@@ -127,7 +127,7 @@ impl Sessions {
         Self { table: Mutex::default(), hashes, places: Places::default(), caps, idle, clock: Instant::now() }
     }
 
-    /// Returns what stands for the session with this id.
+    /// Returns the digest of an id.
     pub(super) fn digest(&self, id: &[u8]) -> Digest {
         let [whole, end] = &self.hashes;
         let last = id.last_chunk::<END>().map_or(id, |last| last);
@@ -186,7 +186,7 @@ impl Sessions {
         self.lock().contains_key(&digest)
     }
 
-    /// Returns how many sessions cannot be taken up again once they have left.
+    /// Returns how many sessions cannot be revived once they are removed from memory.
     pub(super) fn bound(&self) -> usize {
         self.lock().values().filter(|session| session.origin == Origin::Bound).count()
     }
@@ -283,7 +283,8 @@ impl Session {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }
 
-    /// Creates a stream to answer a request, which its event ids say; at most `cap` bytes wait in it while no one reads.
+    /// Creates a stream that answers the request that `label` names in its event ids. At most `cap` bytes wait in it
+    /// while no one reads.
     pub(super) fn call_stream(&self, label: Label, cap: usize) -> Arc<Record> {
         let mut streams = self.streams();
         streams.forget(None);
@@ -302,7 +303,7 @@ impl Session {
         Arc::clone(record)
     }
 
-    /// Reports whether the session was taken up again and has had no standalone stream since.
+    /// Reports whether the session was revived and has had no standalone stream since.
     pub(super) fn is_back(&self) -> bool {
         self.life != 0 && self.streams().standalone.is_none()
     }

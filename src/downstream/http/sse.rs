@@ -46,7 +46,7 @@ const WAITING: usize = 256;
 /// How long a client whose queue is over its limit may read nothing before its messages are refused.
 const BEHIND: Duration = Duration::from_secs(2);
 
-/// The id of such a session: 256 random bits, written in hex. It is worth nothing once the stream has ended.
+/// The id of such a session: 256 random bits, written in hex. It is invalid once the stream has ended.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key([u8; 32]);
 
@@ -57,7 +57,7 @@ pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 /// The part of a session that POST requests use. The table holds it.
 #[derive(Debug)]
 struct SseEntry {
-    /// Its id, of which spans tell a hash.
+    /// The session's id, whose hash goes into spans.
     #[cfg(feature = "otel")]
     key: Key,
     /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
@@ -81,7 +81,7 @@ struct Said {
     /// The bytes that it takes.
     size: usize,
     message: Message,
-    /// Where it comes from, if spans are made.
+    /// The origin of the message, if spans are made.
     #[cfg(feature = "otel")]
     origin: Option<Box<Origin>>,
 }
@@ -245,7 +245,8 @@ impl Table {
         }
     }
 
-    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules, or whose view its owner may no longer use.
+    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules, or whose view its
+    /// owner may no longer use.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         let keeps = |entry: &SseEntry| {
             let principal = &entry.proven.principal;

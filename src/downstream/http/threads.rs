@@ -38,8 +38,8 @@ struct Other {
 struct Counted(Arc<AtomicUsize>);
 
 impl Threads {
-    /// Starts `count` threads but the first, which is the current runtime's. A runtime that has several threads needs none of
-    /// ours.
+    /// Starts all of `count` threads but the first, which is the current runtime's. A runtime that has several threads
+    /// needs none of ours.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -58,8 +58,8 @@ impl Threads {
         }
     }
 
-    /// Serves a connection on the thread with the fewest connections. Among several it is the first thread, where the
-    /// answers of servers arrive.
+    /// Serves a connection on the thread with the fewest connections. If several have as few, prefers the first thread,
+    /// where the answers of servers arrive.
     ///
     /// # Errors
     /// When the socket cannot be moved to another thread; it is closed then.

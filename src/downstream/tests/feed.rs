@@ -14,7 +14,7 @@ use crate::protocol::Raw;
 use crate::record::At;
 use crate::router::Router;
 
-/// A router with so many servers, none of which is started.
+/// A router with `count` servers, none of which is started.
 fn router(count: usize) -> Router {
     let mut config = Config::default();
     for number in 0..count {
@@ -32,7 +32,7 @@ async fn open(router: &Router, request: FeedRequest) -> Feed {
     Feed::open(router, hello, request, At::Socket).await.unwrap()
 }
 
-/// Returns the next events, and how often others had their turn meanwhile.
+/// Returns the next events, and how often other tasks ran meanwhile.
 async fn next(feed: &mut Feed) -> (Vec<Value>, usize) {
     let mut turns = 0;
     let next = feed.next();

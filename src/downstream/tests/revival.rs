@@ -1,4 +1,4 @@
-//! Sessions that are taken up again by their ids: after they left memory, and after a restart.
+//! Sessions that are revived by their ids: after they left memory, and after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::sessions::Kept;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// What a client is told on its first stream after it came back.
+/// What a client is told on its first stream after its session was revived.
 const RENEWED: [&str; 3] =
     ["notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"];
 
-/// A house whose key others have, too.
+/// A house whose key other houses have, too.
 async fn keyed(stage: Stage, kept: &Arc<Kept>) -> House {
     house_with(stage, Settings { kept: Arc::clone(kept), ..Settings::default() }).await
 }
@@ -84,7 +84,7 @@ async fn h62_a_session_that_was_idle_too_long_comes_back_and_hears_that_lists_ha
         let peer = house.client("2025-11-25").await;
         rest(Duration::from_secs(200)).await;
         until_some_time(|| house.stage.sessions() == 0).await;
-        // The stream itself may be what takes it up.
+        // The GET of the stream itself may revive the session.
         if method == "POST" {
             assert_eq!(status(&house, &peer, method).await, 200);
         }
@@ -135,7 +135,7 @@ async fn h60_an_id_is_of_its_principal_after_a_restart_too() {
     assert_eq!(status(&house, &nobody, "POST").await, 401);
     assert_eq!(house.stage.sessions(), 0);
     assert_eq!(status(&house, &ann, "POST").await, 200);
-    // A host that asks for no proof takes it for nobody's.
+    // A host without authentication does not accept it: it belongs to a principal that was proven.
     let house = restarted(house, &kept, stage().await).await;
     assert_eq!(status(&house, &ann, "POST").await, 404);
 }

@@ -325,7 +325,7 @@ mod http {
         for_alone(stage, &[("ann", ANN), ("bob", BOB)])
     }
 
-    /// Configures the stage so that no session is taken up again: one that made room, or was idle too long, is gone.
+    /// Configures the stage so that no session is revived: one that made room, or was idle too long, is gone.
     pub(crate) fn forgetful(stage: Stage) -> Stage {
         stage.router.manager().configure(|settings| settings.session_life = Duration::ZERO);
         stage

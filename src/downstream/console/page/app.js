@@ -69,7 +69,7 @@ async function follow() {
         ui.downAt = 0;
         redrawSoon();
       });
-      // A feed ends with its session: the next one tells.
+      // A feed also ends with its session; the next attempt tells.
       if (Date.now() - began > RETRY) continue;
     } catch (error) {
       if (stop.signal.aborted) break;
@@ -140,7 +140,7 @@ function page() {
   ];
 }
 
-/** The other views stay of use if one fails. */
+/** If one view fails, the others still work. */
 function view() {
   try {
     return VIEW[/** @type {keyof typeof VIEW} */ (ui.view)].view();
@@ -170,7 +170,7 @@ function head() {
   ];
 }
 
-/** Calls a second, of the last moments. */
+/** Calls per second, of the last moments. */
 function rate() {
   let calls = 0;
   const last = Math.floor(ui.now / SLICE);
@@ -285,7 +285,7 @@ function back(field) {
   }
 }
 
-/** Speaks the news, a line at most each five seconds. */
+/** Announces news: a line at most every five seconds. */
 function speak() {
   if (news.length === 0) return;
   const line = news.splice(0).slice(-3).join(" ");

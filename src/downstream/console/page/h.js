@@ -35,7 +35,7 @@ export const mono = (...kids) => h("code", null, ...kids);
 /** A part that is less important. @param {...Child} kids */
 export const dim = (...kids) => h("span", { class: "soft" }, ...kids);
 
-/** A paragraph that is. @param {...Child} kids */
+/** A paragraph that is less important. @param {...Child} kids */
 export const soft = (...kids) => h("p", { class: "soft" }, ...kids);
 
 /** @param {any[]} kids @param {Array<Node_ | string>} into */

@@ -68,7 +68,7 @@ function toEnd() {
     if (!element?.isConnected) return;
     if (!element.dataset.watched) {
       element.dataset.watched = "";
-      // Who scrolls up wants to read; who comes back to the end follows again.
+      // Scrolling up stops following; returning to the end resumes it.
       for (const what of ["wheel", "keydown", "pointerdown"]) element.addEventListener(what, stay, { passive: true });
     }
     element.scrollTop = element.scrollHeight;
