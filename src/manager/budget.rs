@@ -1,10 +1,10 @@
-//! Checks whether a full list of tools is over its budget: by the number of tools, and by their cost in tokens.
+//! Checks whether a full list of tools is over its limits: on the number of tools, and on their cost in tokens.
 
 use crate::config::CatalogSettings;
 use crate::registry::Catalog;
 use crate::registry::tokens::estimate;
 
-/// Reports whether a full list is larger than `percent` percent of its budget.
+/// Reports whether a full list is larger than `percent` percent of its limits.
 pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
     let share = |most: usize| most.saturating_mul(percent) / 100;
     if all.tools().len() > share(settings.max_tools) {

@@ -204,7 +204,7 @@ impl Manager {
         Ok(self.with_results(&settings, ledger))
     }
 
-    /// Adds what results have cost so far. These change with every call, so they are read anew each time.
+    /// Adds what results have cost so far. These costs change with every call, so they are read each time.
     fn with_results(&self, settings: &HostSettings, mut ledger: Ledger) -> Ledger {
         let is_default = settings.default_view == ledger.view;
         let of = |counts: &ServerCounts| counts.results_in(&ledger.view, is_default);

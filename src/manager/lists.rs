@@ -128,7 +128,7 @@ impl Key {
         self.lists_apart(principal, rules)
     }
 
-    /// Like `lists`, but for leases of which none lists for everyone.
+    /// Like `lists`, but never returns the key that all clients share.
     fn lists_apart(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
         ListKey::own(principal, self.declares(rules), self.roots.clone())
     }

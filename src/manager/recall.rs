@@ -23,7 +23,7 @@ impl Manager {
         self.0.spoken.record()
     }
 
-    /// Lets the record keep as much as the limits say now.
+    /// Applies the current limits to the record.
     pub(super) fn follow_limits(&self) {
         let limits = self.limits();
         self.record().limit(limits.calls, limits.lines);

@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Forgets what the server asks and shows, so that it is learned anew. Returns what it asked.
+    /// Forgets what the server asks and shows, so that it is learned again. Returns what it asked.
     pub(crate) fn forget_asks(&self) -> Asked {
         let before = Asked::from_bits(self.traits.asks.swap(0, Ordering::AcqRel));
         self.traits.shows_ui.store(false, Ordering::Release);

@@ -81,7 +81,7 @@ impl Listeners {
     }
 }
 
-/// Tells listeners what one server says.
+/// Passes to listeners and to the record what one server says to people.
 #[derive(Clone)]
 pub(crate) struct Announcer {
     server: Arc<str>,

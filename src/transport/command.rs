@@ -1,5 +1,5 @@
-//! Checks whether a server's command can be started at all, and tells what to write into the config if not. This looks
-//! at files and runs nothing.
+//! Checks whether a server's command can be started at all, and if not, says what to write into the config. This reads
+//! files and runs nothing.
 //!
 //! `mcp-host check` uses it before anything starts, and `process.rs` after a start has failed, so both report the same.
 //! **Invariant:** a command that would start is never rejected. A command that this module cannot judge is left to the

@@ -83,7 +83,7 @@ impl Helper {
     /// Returns the headers of this connection.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the program; the next caller runs it anew.
+    /// Dropping the future ends the program; the next caller runs it again.
     pub(super) async fn headers(&self) -> Result<Arc<HelperHeaders>, Error> {
         if let Some(given) = self.given.load_full() {
             return Ok(given);

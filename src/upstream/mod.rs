@@ -367,7 +367,7 @@ impl Upstream {
         self.want(state, since);
     }
 
-    /// Starts the server anew on the user's behalf, if it was given up or lacked credentials.
+    /// Restarts the server on the user's behalf, if it was given up or lacked credentials.
     pub(crate) fn retry(&self) {
         if matches!(self.status.borrow().state, StateName::Failed | StateName::Unauthorized) {
             self.wake.notify_one();

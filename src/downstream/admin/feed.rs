@@ -357,7 +357,7 @@ impl Feed {
         }
     }
 
-    /// Writes the first event.
+    /// Writes `hello`; if the feed wanted to resume and cannot, also a `gap` and a snapshot.
     async fn begin(&mut self) {
         let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1, self.opened), Read::Events(_)));
         let missed = match (resumed, self.from) {
@@ -465,7 +465,7 @@ impl Feed {
         }
     }
 
-    /// Returns the servers that the feed is about as they are now.
+    /// Returns the current status of the servers that the feed covers.
     async fn look_at_all(&self) -> Vec<(ServerStatus, Option<Box<RawValue>>)> {
         watched::each(&self.router, &self.wanted, &self.usage, |status, members| (status, members)).await
     }

@@ -163,7 +163,8 @@ impl Socket {
                 Some(()) = guests.next() => {}
             }
         }
-        // Feeds end here. From here on no new client finds the socket. Connected guests are told that the daemon stops, and leave.
+        // Feeds end here. From here on no new client finds the socket. Connected guests are told that the daemon stops,
+        // and leave.
         drop(feeds);
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}

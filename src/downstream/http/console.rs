@@ -37,7 +37,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
-/// What a path of the page stands for.
+/// The target of a path of the page: a file, or a route of the API.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     File(&'static Asset, &'static str),
@@ -53,7 +53,7 @@ pub(super) struct Ends {
 }
 
 impl Target {
-    /// Returns what a path stands for.
+    /// Returns the target of a path; `None` if the page does not have that path.
     pub(super) fn of(path: &str) -> Option<Self> {
         if let Some((file, tag)) = asset(path) {
             return Some(Self::File(file, tag));

@@ -74,7 +74,7 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Resumes a stream after the last event that the client saw. Only streams of the caller's own session are searched, so
 /// an event id of another client is unknown. Streams end with the life of their session: in the next life, a stream for
-/// messages outside of calls is replaced by a new one, and a call gets no answer any more.
+/// messages outside of calls is replaced by a new one, and a request without an answer gets an error.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,

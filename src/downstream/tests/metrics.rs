@@ -110,7 +110,7 @@ async fn h80_a_token_for_metrics_opens_nothing_else() {
     }
     let query = format!("/metrics?access_token={}", SCRAPER.replace(' ', "%20"));
     assert_eq!(status(&house, "GET", &query, None).await, 401, "no token is taken from a URL");
-    // Whoever is not asked for a token needs none here either.
+    // Where clients need no token, none is needed here either.
     house.stage.router.manager().configure(|settings| settings.auth = HostAuth::None);
     assert_eq!(status(&house, "GET", "/metrics", None).await, 200);
 }

@@ -570,7 +570,7 @@ mod http {
             return chunk.trim_end().to_owned();
         };
         let data = data.strip_suffix("\n\n").unwrap();
-        // What follows says of which request the stream is.
+        // What follows names the request that the stream answers.
         let id = id.split('~').next().unwrap();
         if data.is_empty() {
             return id.to_owned();

@@ -1,6 +1,7 @@
 //! Finds processes that a host started and that nothing will end any more: they carry the mark of a host whose guard is gone.
 //!
-//! Only Linux shows the environment of other processes; elsewhere none are found. **Invariant:** this looks, and ends nothing.
+//! Only Linux shows the environment of other processes; elsewhere none are found. **Invariant:** this only finds
+//! processes, and ends none.
 
 /// A process that a host left behind.
 ///

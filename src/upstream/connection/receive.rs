@@ -36,7 +36,7 @@ pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut read
     loop {
         tokio::select! {
             biased;
-            // The reader first: after each turn (`transport/turn.rs`) it yields, and the stop is seen.
+            // The reader has priority. It yields after each turn (`transport/turn.rs`), and then the stop is seen.
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
                 Ok(Heard::Batch(line, no_message)) => {
