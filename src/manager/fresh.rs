@@ -19,7 +19,7 @@ impl Manager {
             self.sight(who).shown.without.is_empty() && !self.settings().policy.tells_callers_apart();
         let mut all = Cache { ttl: live, public: is_equal_for_all && !who.view.is_private };
         for server in self.shown_to(who).iter().filter(|server| server.fixed.is_none()) {
-            // What is said about all servers may come from any of their leases.
+            // Hints about all servers may come from any lease of a server.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),

@@ -436,7 +436,7 @@ impl Entry {
         }
     }
 
-    /// Reports whether it was opened in this era, and not as an extra lease of a pool, which no client is given.
+    /// Reports whether clients of this era may be given the lease. Extra leases of a pool are given to no client.
     pub(super) fn is_in(&self, era: config::Era) -> bool {
         self.upstream.era() == era && self.pooled.extra.is_none()
     }

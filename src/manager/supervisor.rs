@@ -81,7 +81,7 @@ impl Manager {
         if state == StateName::Connected {
             self.pin(server, key, &listing.offer, listing.instructions.clone());
             if let Some(shown) = server.passing(listing.offer.clone()) {
-                // What is withheld is not kept.
+                // Withheld instructions are not kept.
                 let instructions = listing.instructions.clone().and_then(|text| server.passing_instructions(text));
                 let shown = Listing { offer: shown, instructions };
                 self.keep_listing(server, upstream, key, &shown, &listed);

@@ -413,7 +413,7 @@ impl<'a> Edits<'a> {
         }
     }
 
-    /// Removes every member of `object` whose name is `like`, in one pass.
+    /// Removes every member of `object` whose name `like` accepts, in one pass.
     pub(crate) fn remove_like(&mut self, object: &RawValue, like: fn(&str) -> bool) {
         let mut is_any = false;
         // A value that is not an object has no members.
