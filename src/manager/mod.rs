@@ -570,8 +570,7 @@ impl Manager {
         self.0.world.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Returns how long a call that wants progress may be silent before its client gets a heartbeat; 0 means no
-    /// heartbeats.
+    /// Returns how long a call that wants progress may be silent before its client gets a heartbeat; 0 means forever.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.0.settings.load().heartbeat
     }
