@@ -9,4 +9,5 @@ mod project;
 mod support;
 mod swap;
 
+#[cfg(feature = "cli")]
 pub(crate) use support::until;

@@ -51,6 +51,7 @@ impl Daemon {
     }
 
     /// Ends it cleanly, and returns its unclaimed output.
+    #[cfg(feature = "cli")]
     pub(crate) fn end(&mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         self.child.wait().unwrap();
@@ -74,6 +75,7 @@ impl Daemon {
     }
 
     /// Returns the id of its process.
+    #[cfg(feature = "cli")]
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
