@@ -59,9 +59,9 @@ impl Client {
         }
     }
 
-    /// Takes the client's notice that its roots changed. The returned future asks for them again; it is `None` if there
-    /// is nothing to ask. A lease on which no other client has called is kept, and its server is told of the change.
-    /// From any other lease the client moves away at its next request.
+    /// Handles the client's notification that its roots changed. The returned future asks for the new roots; it is
+    /// `None` if there is nothing to ask. A lease on which no other client has called is kept, and its server is told
+    /// of the change. From any other lease, the client moves to another one at its next request.
     pub(super) fn roots_changed(
         self: &Arc<Self>,
         manager: &Manager,

@@ -132,8 +132,8 @@ impl Routes {
         }
         let servers = self.manager.callable_by(&client.who);
         let found = Map { own: self.own_tools(client, callable, name), callable, servers: &servers }.find(what, name);
-        // The name may carry the alias of a server that the client may not call. That such a server exists must not
-        // show.
+        // The name may carry the alias of a server that the client may not call. The client must not learn that such a
+        // server exists.
         let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(&client.who);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
@@ -183,7 +183,7 @@ impl Routes {
         let bare = silent.iter().filter(|server| server.config.prefix.may_stay());
         let wait = self.manager.startup_wait();
         let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
-        // The caller sees from their lists whether they came.
+        // The caller sees from the lists which servers came in time.
         let _ = tokio::time::timeout(wait, all).await;
         None
     }

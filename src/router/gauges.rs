@@ -82,7 +82,7 @@ pub(crate) struct DoorLoad {
     pub(crate) bound_sessions: usize,
 }
 
-/// What people should know of the sessions of clients over HTTP.
+/// Notes for people about the sessions of clients over HTTP.
 ///
 /// ```
 /// # #[cfg(feature = "server")] {

@@ -8,9 +8,9 @@
 //! *question* is what a server asks its client: elicitation, sampling, or roots. *Legacy* protocol revisions have
 //! sessions, the *modern* one (2026-07-28) has none; these two eras differ above all in how a server asks. A legacy
 //! server sends the client a request while it works. A modern one ends its work with a result that asks, and is called
-//! again with the answers. So `call.rs` takes one of four ways:
+//! again with the answers. So `call.rs` takes one of four paths:
 //!
-//! | client | server | way |
+//! | client | server | path |
 //! |---|---|---|
 //! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
 //! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
@@ -168,7 +168,7 @@ struct Inner {
     /// Limits the bytes that wait for all clients together.
     queues: Queues,
     finish: Arc<Finish>,
-    /// Is told of each request's beginning and outcome.
+    /// Is told of the beginning and the outcome of each request.
     observer: Arc<Observer>,
     meter: Meter,
     background: Background,
@@ -184,7 +184,8 @@ enum Way<'a> {
     Forward(Box<Forward>),
     /// The host has answered it.
     Answered(Raw),
-    /// It has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays small.
+    /// The request has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays
+    /// small.
     Other(BoxFuture<'a, Answered>),
 }
 
@@ -412,7 +413,7 @@ impl Router {
         let route = match route {
             Some(route) => route,
             None => {
-                // The lists of servers that still start.
+                // The name may be in a list of a server that is still starting.
                 let _away = leg.tally().away(Awaited::Server);
                 match (self.0.routes.find(client, wanted.what, &wanted.name).await, &wanted.through) {
                     (Ok(Route::One(one)), Some(through)) => {
@@ -421,7 +422,7 @@ impl Router {
                         }
                         Route::One(one)
                     }
-                    // It was there when the client was asked something about the request.
+                    // The target existed when the client was asked something about the request.
                     (Err(lost), _) if lost.is_unknown() && self.0.calls.goes_on(client, &wanted) => {
                         return Err(Failure::taken_away(wanted.what.word(), &wanted.name).of_host());
                     }
@@ -506,7 +507,7 @@ impl Router {
         self.0.routes.look_up(client, request)
     }
 
-    /// Takes a notification from the client.
+    /// Handles a notification from the client.
     pub(crate) fn notify(&self, client: &Arc<Client>, notification: Notification) {
         match notification.method {
             Method::Cancelled => {

@@ -97,7 +97,8 @@ impl ParkedCalls {
         Ok((parked, guard, attending))
     }
 
-    /// Returns the number of the yes that a parked call was sent by; `None` if nobody was asked, or it is gone.
+    /// Returns the number of the question whose yes allowed a parked call; `None` if no person was asked, or the call
+    /// is gone.
     pub(super) fn permit_of(&self, number: u64) -> Option<u64> {
         self.table.lock().get(&number)?.permit
     }

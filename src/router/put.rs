@@ -26,7 +26,7 @@ pub(super) fn put(
     let Some(ask) = question::judge(server, server.declared(&client.who), ask) else { return };
     if client.revision().is_modern() {
         // A modern client can be asked only by a result. A call during which it may be asked is parked, so this
-        // question has no way to it.
+        // question cannot reach it.
         return question::refuse(ask);
     }
     let Some(ask) = roots::known(client, server, upstream, ask) else { return };

@@ -1,7 +1,7 @@
 //! The questions put to one client: sent, answered, and taken back.
 //!
-//! **Invariant:** a question is answered once. It is marked as the host's own where it is put, so that no text of a server
-//! can pass for one of the host.
+//! **Invariant:** a question is answered once. A question of mcp-host itself is marked when it is sent, so that no text
+//! of a server can pass for one of mcp-host.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Progress as a client gets it: under its own progress token, and always increasing.
 //!
 //! MCP wants each value to be higher than the one before. A server's value that does not rise above the server's own
-//! last one is dropped. One that rises, but not above what the host has sent meanwhile, is sent with a value that does.
+//! last one is dropped. If it rises, but not above what mcp-host has sent meanwhile, a value just above that is sent
+//! instead.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl Rising {
         Self { token, ..Self::default() }
     }
 
-    /// Sets after how much silence the client gets a heartbeat; never, if that is 0.
+    /// Sets after how much silence the client gets a heartbeat, or never if that is 0.
     pub(super) fn beating(self, every: Duration) -> Self {
         Self { heart: Heart::every(every), ..self }
     }
@@ -48,7 +49,8 @@ impl Rising {
         Self { token: self.token.as_ref().map(Raw::detached), ..self }
     }
 
-    /// Forgets what the server reported: another one begins anew, and what it reports is lifted above what was sent.
+    /// Forgets what the server reported. Another server begins with low values, which are then raised above what was
+    /// sent.
     pub(super) fn another_server(&mut self) {
         self.theirs = None;
     }

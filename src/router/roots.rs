@@ -14,8 +14,8 @@ use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
-/// If a client that cannot tell roots shares with others a lease that declares roots, answers a server's question for
-/// roots with an empty list. Returns every other question.
+/// Answers a server's question for roots with an empty list if the lease declares roots, but is shared by several
+/// clients and this client has none. Returns every other question.
 pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
     let is_asked =
         ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);

@@ -1,4 +1,5 @@
-//! Decides where a request goes: reads what it names, and finds that among the host's own tools, or at one server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
+//! Decides where a request goes: reads what the request names, and finds that among mcp-host's own tools or at one
+//! server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
 //!
 //! A request is routed once. The route holds what the request needs from then on: the server, and the tool as it is
 //! listed. `find.rs` decides which snapshots to look at, and waits for servers from one snapshot to the next.
@@ -213,7 +214,7 @@ pub(super) enum Astray {
 }
 
 impl What {
-    /// Returns what has a pin; `None` for what has none.
+    /// Returns which kind of pinned (approved) definition it is; `None` if definitions of its kind are not pinned.
     pub(super) fn pinned(self) -> Option<Pinned> {
         match self {
             Self::Tool => Some(Pinned::Tool),
@@ -256,7 +257,7 @@ impl Routed {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };
-        // A client that calls the tool by another name than the listed one was not told of them.
+        // A client that calls the tool by a name other than the listed one was not told of these headers.
         let name = self.request.params.as_ref().and_then(|params| params.text("name"));
         if name.as_deref() == Some(entry.name()) { entry.param_headers() } else { Vec::new() }
     }
@@ -284,7 +285,7 @@ impl Map<'_> {
         };
         let server = self.servers.iter().find(|server| server.id == target.server).ok_or(Astray::Removed)?.clone();
         let Target { name: target, .. } = target;
-        // What no table has is not pinned, so it is not known to be approved.
+        // A target that the catalog does not hold has no pin, so it is not known to be approved.
         let kind = what.pinned().and_then(Pinned::kind).filter(|_| server.is_strict());
         let alias = &server.config.alias;
         if kind.is_some_and(|kind| self.callable.entry_of(kind, alias, &target).is_none()) {

@@ -120,7 +120,7 @@ impl Running<'_, '_> {
     fn hand_on(&mut self, id: u64, item: Item) {
         match item {
             Item::Progress(params) => {
-                // A heartbeat of the user's own daemon is no sign of its server.
+                // A heartbeat of the user's own daemon does not show that the server behind it is alive.
                 if !self.server.config.daemon || !is_heartbeat(&params) {
                     self.step(id, Sign::Progress);
                 }

@@ -192,7 +192,7 @@ mod tests {
         ] {
             assert_ne!(first, of(other), "{other}");
         }
-        // What cannot be read is no other thing that cannot be read, and not nothing.
+        // A number that cannot be read is equal neither to another such number nor to a missing argument.
         let huge = of(r#"{"name":"t","arguments":{"a":1e400}}"#);
         assert_ne!(huge, of(r#"{"name":"t","arguments":{"a":2e400}}"#));
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));

@@ -200,7 +200,7 @@ impl Listens {
         watched.ok()
     }
 
-    /// Does that, with the reason if it fails.
+    /// Does the same as [`Self::watch`], but returns the reason if it fails.
     async fn watch_one(&self, client: &Arc<Client>, uri: &str, leg: &Mailbox) -> Result<Watch, NoResult> {
         let Ok(Route::One(one)) = self.routes.find(client, What::Resource, uri).await else {
             return Err(ErrorObject::invalid_params(format!("unknown resource: {}", Theirs(uri))).into());

@@ -23,7 +23,7 @@ use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Tasks {
-    /// Reports whether it is known how the server lists the tool, or need not be waited for.
+    /// Reports whether it is known how the server lists the tool, or its list need not be waited for.
     pub(in crate::router) fn knows(&self, client: &Client, one: &One) -> bool {
         !matches!(one.listed, Listed::NotYet) || client.is_settled()
     }

@@ -16,7 +16,7 @@ use crate::upstream::{Connection, Owner};
 pub(in crate::router) struct Task {
     /// The id by which the client knows it.
     pub(super) handle: Arc<str>,
-    /// Whose it is, and in which view.
+    /// The principal that it belongs to, combined with the view.
     pub(super) principal: Principal,
     /// The client that began it.
     pub(super) owner: Owner,
