@@ -92,7 +92,7 @@ fn units(inner: &str) -> Vec<u16> {
     units
 }
 
-/// Writes a string: of all escapes only those stay that JSON demands.
+/// Writes a string with only those escapes that JSON demands.
 fn string(raw: &str, out: &mut Vec<u8>) {
     let mut rest = inside(raw);
     out.push(b'"');
@@ -124,7 +124,7 @@ fn escaped(character: char, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Writes a number as RFC 8785 does if that keeps its value; everything else as it stands.
+/// Writes a number as RFC 8785 does if that keeps its value; everything else unchanged.
 fn number(raw: &str, out: &mut Vec<u8>) {
     let is_small = raw.len() <= 15 && raw.bytes().all(|byte| byte.is_ascii_digit());
     match (!is_small).then(|| shortest(raw)).flatten() {

@@ -15,7 +15,7 @@ use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// What annotations do at a server.
+/// What `x-mcp-header` annotations cause for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ParamHeaders {
     /// Nothing: over stdio, and in every revision with a handshake.

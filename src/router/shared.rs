@@ -108,7 +108,7 @@ impl Forwarder {
         lead.end(answered, &others);
     }
 
-    /// Notes that a call is about to be sent that may change what its server answers to other calls than equal ones.
+    /// Notes that a call is about to be sent that may change what its server answers to calls of other tools.
     fn writing(&self, forward: &Forward) -> crate::manager::Writing {
         self.manager.answers().writing(forward.server.id, Some(Arc::from(&*forward.target)))
     }
