@@ -36,7 +36,7 @@ pub(crate) struct Failed {
     pub(crate) sent: bool,
     /// Whether a retry is safe and may succeed.
     pub(crate) retryable: bool,
-    /// When a call that is over a rate may be made.
+    /// After what time the client may call again, if its call is over a rate limit.
     pub(crate) retry_after: Option<Duration>,
     /// The mistake in each argument.
     pub(crate) errors: Box<[FieldError]>,
@@ -47,7 +47,7 @@ pub(crate) struct Failed {
 /// The mistake in one argument, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FieldError {
-    /// The place of the argument, a JSON Pointer.
+    /// A JSON Pointer to the argument.
     pub(crate) field: String,
     pub(crate) error: String,
 }
@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// Reads it from a result.
+    /// Reads from a result how the call ended.
     pub(crate) fn of_result(result: &Raw) -> Self {
         if result.has_names(Names::OUTCOME) == Some(false) {
             return Self::Ok;
@@ -160,7 +160,7 @@ impl End {
 }
 
 /// Passes the result or JSON-RPC error of an answer to `reword`, and returns what that returns. A failure of the host
-/// stays as it is.
+/// itself is returned unchanged.
 pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
     match answered {
         Ok(result) => reword(Ok(result)),

@@ -1,9 +1,9 @@
 //! The last lines of each server: what it writes to standard error, its log messages, and the changes of its state; and
 //! lines of the host itself.
 //!
-//! **Invariant:** a line is kept as it was written, since a server may write faster than secrets can be looked for, and
-//! shown without the secrets that are known by then. The lines of one server take `limits.lines` at most, those of all
-//! [`ALL`].
+//! **Invariant:** a line is kept as it was written, since a server may write faster than secrets can be searched for.
+//! It is shown without the secrets that are known by then. The lines of one server take `limits.lines` bytes at most,
+//! those of all servers [`ALL`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl Lines {
         events.into_iter().map(Arc::new).chain(has_event.then_some(line)).collect()
     }
 
-    /// Drops a part of the largest ring for as long as all are too large.
+    /// While the lines of all servers are too many, drops a part of the largest ring.
     fn make_room(&mut self) {
         while self.bytes > ALL {
             let Some(largest) = self.rings.values_mut().max_by_key(|ring| ring.bytes) else { return };
