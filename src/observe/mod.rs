@@ -40,7 +40,7 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     /// Is told that a call has ended, if it wanted to be told only of the end.
     fn passed(&self, _: &mut Option<Passed>) {}
 
-    /// Stores what it was told, since the host is shutting down.
+    /// Stores what it was told, since mcp-host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
 
     /// Reports whether it makes spans, so that doors note where requests come from.
@@ -126,9 +126,9 @@ pub(crate) struct Begun<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) end: End,
-    /// The kind of the failure; `None` unless the host itself failed the call.
+    /// The kind of the failure; `None` unless mcp-host itself failed the call.
     pub(crate) kind: Option<Kind>,
-    /// The code of the JSON-RPC error; `None` if the answer is no error, or a failure of the host itself.
+    /// The code of the JSON-RPC error; `None` if the answer is no error, or a failure of mcp-host itself.
     pub(crate) code: Option<i64>,
     /// When the call may be made again, if it failed and that is known.
     pub(crate) retry_after: Option<Duration>,
@@ -252,7 +252,7 @@ impl Observer {
         }
     }
 
-    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of the host, and
+    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of mcp-host, and
     /// cancelled.
     pub(crate) fn counts(&self) -> [u64; 4] {
         [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))

@@ -1,9 +1,8 @@
 //! The last calls: who called what, when, and how it ended. Arguments and results are here only while a feed asks for
 //! them (`arguments.rs`).
-//!
 //! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its slot in
 //! the ring lasts is kept until it ends. Calls without events are kept elsewhere (`passed.rs`). Those that have ended
-//! are added here when a feed asks for the past, those that still run when somebody begins to watch.
+//! are added here when a feed asks for the past, those that still run when a feed begins to watch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

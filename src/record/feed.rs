@@ -39,7 +39,7 @@ pub enum Part {
     Servers,
     /// Calls, as they begin and end.
     Calls,
-    /// Lines of servers and of the host.
+    /// Lines of servers and of mcp-host.
     Lines,
     /// Reloads of the config.
     Config,

@@ -260,7 +260,7 @@ impl Catalog {
         {
             return Resolution::Found(part.target(stripped.into()));
         }
-        // A server behind a host has this alias. The host knows the URI in this form.
+        // The alias is that of a server behind another mcp-host, which knows the URI in this form.
         if let Some(host) = uri_head(uri).and_then(|alias| self.servers.reserved_by(alias)) {
             return Resolution::Found(host.target(uri.into()));
         }

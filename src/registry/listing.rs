@@ -1,4 +1,4 @@
-//! One merged list of all servers: the pieces of the servers, and the pages that clients see, written when somebody
+//! One merged list of all servers: the pieces of the servers, and the pages that clients see, written when a client
 //! first lists.
 
 use std::collections::HashMap;

@@ -184,7 +184,7 @@ impl Offer {
         self.list(kind).bytes
     }
 
-    /// Returns about how many tokens the tools are, as `estimate` counts them, once.
+    /// Returns about how many tokens the tools have. `estimate` counts them on the first call only.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics ask"))]
     pub(crate) fn tokens(&self, estimate: fn(&str) -> usize) -> usize {
         let List { tokens, definitions, .. } = &**self.list(Kind::Tools);

@@ -20,9 +20,9 @@ pub(crate) struct Part {
     pub(super) from: Contribution,
     pub(super) origin: Arc<Origin>,
     pub(super) naming: Arc<Naming>,
-    /// Whether all its tools and prompts carry its alias, and no name of another server can.
+    /// Whether all its tools and prompts carry its alias, and no name of another server can carry it.
     is_apart: bool,
-    /// The aliases of the servers behind it, if it is a host.
+    /// The aliases of the servers behind it, if the server is itself an mcp-host.
     reserved: OnceLock<HashSet<Box<str>>>,
     sheets: [Sheet; 4],
 }
@@ -52,7 +52,7 @@ impl Part {
         }
     }
 
-    /// Returns the index by which the caller knows the server.
+    /// Returns the index that the caller uses for the server.
     pub(crate) fn server(&self) -> usize {
         self.from.server
     }
@@ -72,8 +72,8 @@ impl Part {
         self.is_apart && kind.has_names()
     }
 
-    /// If the server is a host (`prefix: inner`), returns the aliases of its own servers, with which its names and URIs
-    /// start. Other servers have none.
+    /// If the server is itself an mcp-host (`prefix: inner`), returns the aliases of its own servers, with which its
+    /// names and URIs start. Other servers have none.
     pub(super) fn reserved(&self) -> &HashSet<Box<str>> {
         self.reserved.get_or_init(|| {
             if self.from.settings.prefix != Prefix::Inner {

@@ -14,8 +14,8 @@ pub(super) struct Servers {
     parts: Vec<Arc<Part>>,
     /// The position of each server in `parts`.
     aliases: HashMap<ServerName, usize>,
-    /// For each alias of a server behind a host: the position of that host. If two hosts have the alias, the first one
-    /// gets it.
+    /// For each alias of a server behind another mcp-host: the position of that mcp-host. If two have the alias, the
+    /// first one gets it.
     reserved: HashMap<Box<str>, usize>,
     naming: Arc<Naming>,
 }
@@ -58,7 +58,8 @@ impl Servers {
         heads(name, &self.naming).find_map(|head| self.position(head))
     }
 
-    /// Returns the host among the servers whose own servers include the one whose alias a name starts with.
+    /// Returns the server that is itself an mcp-host and has, among its own servers, the one whose alias a name starts
+    /// with.
     pub(super) fn reserver(&self, name: &str) -> Option<&Arc<Part>> {
         if self.reserved.is_empty() {
             return None;
@@ -66,7 +67,7 @@ impl Servers {
         heads(name, &self.naming).find_map(|head| self.reserved_by(head))
     }
 
-    /// Returns the host among the servers whose own servers include one with this alias.
+    /// Returns the server that is itself an mcp-host and has, among its own servers, one with this alias.
     pub(super) fn reserved_by(&self, alias: &str) -> Option<&Arc<Part>> {
         self.parts.get(*self.reserved.get(alias)?)
     }

@@ -102,7 +102,7 @@ impl Settling<'_> {
             let bare = one_copy(&bare_name(&from.alias, rest, naming), raw);
             self.note_heads(&bare);
             // A name that starts with a server's alias is that server's, whether or not it has such a tool. One that
-            // starts with an alias behind a host is that host's, unless another server showed it before.
+            // starts with an alias behind another mcp-host is that one's, unless another server showed it before.
             let bearer = self.around.and_then(|Around { servers, owners, .. }| {
                 let of_host = || servers.reserver(&bare).map(|host| &host.from.alias);
                 let owner = servers.bearer(&bare).or_else(|| owners.of(kind, &bare)).or_else(of_host);
@@ -128,7 +128,7 @@ impl Settling<'_> {
             Cow::Borrowed(_) => Arc::clone(raw),
             Cow::Owned(exposed) => exposed.into(),
         };
-        // URIs of a host get no prefix, so they can start with the alias of another server.
+        // URIs of a server that is an mcp-host get no prefix, so they can start with the alias of another server.
         let other =
             |head: &str| self.around?.servers.by_alias(head).filter(|other| other.from.alias != self.part.from.alias);
         if self.part.from.settings.prefix == Prefix::Inner

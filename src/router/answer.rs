@@ -77,19 +77,19 @@ impl Failure {
         }
     }
 
-    /// The host is shutting down and takes no more calls.
+    /// mcp-host is shutting down and takes no more calls.
     pub(super) fn shutting_down() -> Self {
         let text = "was not sent: the host is shutting down".to_owned();
         Self { retryable: true, ..Self::new(Kind::ShuttingDown, text) }
     }
 
-    /// The host shut down while the request was in flight.
+    /// mcp-host shut down while the request was in flight.
     pub(super) fn cut_off() -> Self {
         let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// The host stopped serving the client while the request was in flight.
+    /// mcp-host stopped serving the client while the request was in flight.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }

@@ -1,5 +1,5 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
-//! that wants them, and keeps the answer. From then on the host itself answers `roots/list` requests from servers.
+//! Roots (`docs/bridging.md` 15.3): mcp-host asks a client for its roots once, at the client's first call to a server
+//! that wants them, and keeps the answer. From then on mcp-host itself answers `roots/list` requests from servers.
 //! Clients with the same roots share leases.
 
 use std::sync::Arc;

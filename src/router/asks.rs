@@ -54,7 +54,7 @@ pub struct OpenAsk {
     pub remember_secs: Option<u64>,
     /// For how many seconds it has been open.
     pub waits_secs: u64,
-    /// Whether only a person at this host may decide, and not the client.
+    /// Whether only a person at this machine may decide, and not the client.
     pub person_only: bool,
 }
 
@@ -132,7 +132,7 @@ pub(super) enum State {
     No,
 }
 
-/// The most questions that are kept, and the most of one principal. The oldest goes first.
+/// The most questions that are kept in all, and of one principal. The oldest question goes first.
 const MOST: usize = 1000;
 const MOST_OF_ONE: usize = 64;
 

@@ -194,7 +194,8 @@ fn time(manager: &Manager, client: &Client, forward: &Forward) -> Option<Duratio
         Method::ToolsCall => {
             forward.listed.entry()?;
             let (time, is_exact) = said(manager, client, forward, ToolRules::cache_of)?.value();
-            // Whoever writes a glob may not know all tools that it matches.
+            // The author of a glob may not know all tools that it matches, so a glob applies only to tools that only
+            // read.
             (time, is_exact || forward.only_reads())
         }
         Method::ResourcesRead => (manager.settings().cache.reads, true),

@@ -1,5 +1,5 @@
 //! One client: its abilities, its requests in flight, and the questions put to it (requests from servers to the client,
-//! and those of the host itself).
+//! and those of mcp-host itself).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ pub(crate) struct Abilities {
     pub(crate) revision: ProtocolVersion,
     /// The kinds of questions that it can be asked.
     pub(crate) profile: Profile,
-    /// Those of its `capabilities.extensions` that the host passes on to servers.
+    /// Those of its `capabilities.extensions` that mcp-host passes on to servers.
     pub(crate) extensions: Option<Raw>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Client {
     /// makes no difference. Behind a pointer, since few clients use a view and each session costs memory.
     bound: Option<Box<Principal>>,
     revision: ProtocolVersion,
-    /// Those of its `capabilities.extensions` that the host passes on to servers.
+    /// Those of its `capabilities.extensions` that mcp-host passes on to servers.
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
@@ -112,7 +112,7 @@ pub(super) struct OpenQuestion {
     pub(super) ask: Ask,
     /// The call that it belongs to, by the id of the request to the server; `None` for a question outside of calls.
     pub(super) call: Option<u64>,
-    /// Whether the host itself asks, in its own words.
+    /// Whether mcp-host itself asks, in its own words.
     pub(super) is_of_host: bool,
     pub(super) answered: Option<Arc<Notify>>,
     pub(super) leg: Option<Arc<Mailbox>>,
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Returns those of its `capabilities.extensions` that the host passes on to servers.
+    /// Returns those of its `capabilities.extensions` that mcp-host passes on to servers.
     #[cfg(feature = "server")]
     pub(super) fn extensions(&self) -> Option<&Raw> {
         self.extensions.as_ref()
@@ -271,7 +271,7 @@ impl Client {
         self.who.profile
     }
 
-    /// Reports whether it declared that extension and the host passes the extension on.
+    /// Reports whether it declared that extension and mcp-host passes the extension on.
     pub(super) fn declares(&self, extension: &str) -> bool {
         self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
     }

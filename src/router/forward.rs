@@ -285,7 +285,7 @@ impl Course {
 
 /// Which retries a request still has (`docs/hazards.md` H57).
 pub(super) struct Repeats {
-    /// Until when a request that never left the host may be sent again.
+    /// Until when a request that never left mcp-host may be sent again.
     until: Instant,
     /// Whether it may still be sent once more after a server refused it before doing any work.
     refused: bool,

@@ -15,7 +15,7 @@
 //! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
 //! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
 //! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
-//! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
+//! | modern | modern | the result is passed on, its state sealed for the client; nothing is kept here (`relay.rs`) |
 //!
 //! [`Router`] only dispatches. The work is done by its parts: [`Routes`] finds the server, [`Connector`] gets a
 //! connection to it, [`Forwarder`] sends the request there, and so on. Each part holds only what it needs.
@@ -182,7 +182,7 @@ struct Inner {
 enum Way<'a> {
     /// A server gets it.
     Forward(Box<Forward>),
-    /// The host has answered it.
+    /// mcp-host has answered it.
     Answered(Raw),
     /// The request has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays
     /// small.
@@ -323,7 +323,7 @@ impl Router {
             }
             Err(RequestRefused::Load) => return Some(Err(Failure::pending(limits.pending).of_host())),
         };
-        // A client with requests in flight may still `ping` the host.
+        // A client with requests in flight may still `ping` mcp-host.
         if self.0.closing.is_cancelled() && *method != Method::Ping {
             return Some(Err(Failure::shutting_down().of_host()));
         }
@@ -521,8 +521,8 @@ impl Router {
                     self.0.background.spawn(asks);
                 }
             }
-            // `initialized` needs no action: the host itself does the handshake on each lease. Progress from a client
-            // is ignored: the host passes no progress token from a server on to a client.
+            // `initialized` needs no action: mcp-host itself does the handshake on each lease. Progress from a client
+            // is ignored: mcp-host passes no progress token from a server on to a client.
             _ => {}
         }
     }
@@ -555,7 +555,7 @@ impl Router {
         &self.0.observer
     }
 
-    /// Returns the meter for how full the host's tables are.
+    /// Returns the meter for how full mcp-host's tables are.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors and the status ask"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter

@@ -5,7 +5,7 @@
 //! tells modern clients to expect; otherwise servers with sessions could not serve them. Such a client never
 //! disconnects. It is closed after `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
 //!
-//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So the host gives
+//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So mcp-host gives
 //! each request a new id when it comes in.
 
 use std::collections::HashMap;

@@ -137,9 +137,8 @@ pub(super) async fn beside(
 
 #[cfg(feature = "server")]
 impl Clients {
-    /// Tells the record, once somebody reads its feeds, of calls in flight that it does not know yet: those that have
-    /// run for at least `age`, oldest first, `most` at most. Calls pay nothing for this, since their clients keep them
-    /// anyway.
+    /// Tells the record, which has feeds now, of calls in flight that it does not know yet: those that have run for at
+    /// least `age`, oldest first, `most` at most. Calls pay nothing for this, since their clients keep them anyway.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: a call that the record was not told of is found the next time.

@@ -29,7 +29,7 @@ use crate::answered::{Answered, NoResult};
 use crate::protocol::{Method, Outcome, RequestId};
 use crate::queues::Queues;
 
-/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
+/// How long mcp-host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
 /// How long a call's last result is kept if a request is there to take it.
 const LINGER: Duration = Duration::from_secs(30);

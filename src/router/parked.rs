@@ -112,8 +112,8 @@ impl Table {
         self.begun.subscribe()
     }
 
-    /// Reports whether a call on this lease waits for a client that is away. A call that needs the lease alone should
-    /// not wait for it, since a person takes too long.
+    /// Reports whether a call on this lease waits for a client that is away. A call that needs the lease to itself
+    /// should not wait for it, since a person takes too long.
     pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
         self.all().iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
     }

@@ -2,8 +2,8 @@
 //!
 //! A client with a session is asked by a request on the stream of its call, and waited for. A client without one gets a
 //! result that asks (`input_required`), and sends its request again with the answer and a sealed state. Where the rule
-//! wants a person at the host (`proof: "person"`), no client decides: the request waits for `mcp-host asks` or for the
-//! page. A client that takes URLs gets the address of the page, which grants nothing by itself.
+//! wants a person at this machine (`proof: "person"`), no client decides: the request waits for `mcp-host asks` or for
+//! the page. A client that can open URLs gets the address of the page, which grants nothing by itself.
 //!
 //! **Invariant:** nothing is sent before a yes, and each yes allows one request (`asks.rs`).
 

@@ -34,7 +34,7 @@ impl Forward {
     /// Opens the `requestState` that the request brings, and changes the params to those for the server.
     ///
     /// # Errors
-    /// When the host did not make the state for this request, or it has expired.
+    /// When mcp-host did not make the state for this request, or it has expired.
     pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
         let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
         let text = state.string().ok_or_else(expired)?;
@@ -74,7 +74,7 @@ impl Forward {
         Ok(Continuation::Ready)
     }
 
-    /// Removes the answers to a question of the host itself from the params.
+    /// Removes the answers to a question of mcp-host itself from the params.
     pub(super) fn start_afresh(&mut self) {
         self.params = self.params.without_member("requestState").without_member("inputResponses");
         self.reopen();

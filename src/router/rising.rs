@@ -12,7 +12,7 @@ use super::heart::{self, Heart, Wait};
 use crate::adapt;
 use crate::protocol::{Message, Method, Notification, Raw, meta};
 
-/// How much a progress notification of the host itself adds to the last value.
+/// How much a progress notification of mcp-host itself adds to the last value.
 const TICK: f64 = 1e-6;
 
 /// Sends progress under the client's own progress token. A server's values that do not increase are dropped.
@@ -87,7 +87,7 @@ impl Rising {
         Some(Message::Notification(Notification { method: Method::Progress, params: Some(params) }))
     }
 
-    /// Returns a progress notification of the host itself, sent between two rounds of questions because many clients
+    /// Returns a progress notification of mcp-host itself, sent between two rounds of questions because many clients
     /// give up on a call that is silent for a minute. Its value rises by so little that the server's next value is
     /// nearly always higher, even if that is a first value of 0.
     pub(super) fn tick(&mut self) -> Option<Message> {
@@ -114,7 +114,7 @@ impl Rising {
         self.own(&format!(r#","message":{text},"_meta":{{"{key}":{{"silentMs":{}}}}}"#, silent.as_millis()))
     }
 
-    /// Returns progress of the host itself; `more` is JSON text with further members, each with a comma in front.
+    /// Returns progress of mcp-host itself; `more` is JSON text with further members, each with a comma in front.
     fn own(&mut self, more: &str) -> Option<Message> {
         let token = self.token.as_ref()?;
         let next = self.sent.map_or(Some(-TICK), above).filter(|next| next.is_finite())?;

@@ -1,4 +1,4 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
+//! Roots (`docs/bridging.md` 15.3): mcp-host asks a client for its roots once, at the client's first call to a server
 //! that wants them (`ask_roots.rs`), and itself answers servers that ask from then on.
 //!
 //! Clients that told the same roots share leases. A server's question for roots that are already known for the lease
@@ -48,7 +48,7 @@ pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstre
     Some(ask)
 }
 
-/// Wraps a question for roots so that the host keeps its answer: for the client if it is one conversation, and for the
+/// Wraps a question for roots so that mcp-host keeps its answer: for the client if it is one conversation, and for the
 /// lease.
 pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Ask {
     if ask.method != Method::RootsList || ask.is_gathered() {

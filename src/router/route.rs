@@ -30,7 +30,7 @@ pub(super) enum What {
     Resource,
     /// A URI template, or a URI that matches one.
     Template,
-    /// Nothing that the host knows: the request is one of an extension.
+    /// Nothing that mcp-host knows: the request is one of an extension.
     Nothing,
 }
 
@@ -156,12 +156,12 @@ fn twice(name: &str) -> ErrorObject {
 /// Where a request goes.
 #[derive(Clone, Debug)]
 pub(super) enum Route {
-    /// To a tool of the host itself.
+    /// To a tool of mcp-host itself.
     Own(Arc<dyn OwnTool>),
     One(One),
 }
 
-/// A tool of the host itself.
+/// A tool of mcp-host itself.
 ///
 /// [`Map::own`] is where its name is looked up, and [`Route::Own`] distinguishes its calls from those of servers.
 /// `manager/listed.rs` decides which clients are shown it, and `find.rs` whose name wins.
@@ -228,7 +228,7 @@ impl What {
 /// The snapshots in which names are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map<'a> {
-    /// Tools of the host itself.
+    /// Tools of mcp-host itself.
     pub(super) own: &'a [Arc<dyn OwnTool>],
     /// The targets that the client may call.
     pub(super) callable: &'a Catalog,

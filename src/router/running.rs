@@ -172,7 +172,7 @@ impl Running<'_, '_> {
     }
 }
 
-/// Reports whether progress is a heartbeat of another host. Only the user's own daemon can send one.
+/// Reports whether progress is a heartbeat of another mcp-host process. Only the user's own daemon can send one.
 fn is_heartbeat(params: &Raw) -> bool {
     params.member("_meta").is_some_and(|own| own.member(meta::HEARTBEAT).is_some())
 }

@@ -1,4 +1,4 @@
-//! `requestState`: what a client without a session sends back together with its answers to the host's questions
+//! `requestState`: what a client without a session sends back together with its answers to mcp-host's questions
 //! (2026-07-28, multi round-trip requests). It is sealed, bound to the principal and to the request, and expires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -99,7 +99,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Seals the states and task ids that clients keep for the host.
+/// Seals the states and task ids that clients keep for mcp-host.
 #[derive(Debug)]
 pub(super) struct Sealer(Option<Seal>);
 
@@ -129,7 +129,7 @@ impl Sealer {
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
 
-    /// Reports whether a request of this principal brings a state that the host made for it.
+    /// Reports whether a request of this principal brings a state that mcp-host made for it.
     pub(super) fn continues(&self, principal: &Principal, method: &Method, params: &Raw) -> bool {
         let Some(sealed) = params.text("requestState") else { return false };
         self.open_state(principal, &sealed, &digest(method, params)).is_ok()
@@ -138,7 +138,7 @@ impl Sealer {
     /// Opens the state that a request brings back.
     ///
     /// # Errors
-    /// `-32602`: the host did not make the state for this principal and request, or it has expired.
+    /// `-32602`: mcp-host did not make the state for this principal and request, or it has expired.
     pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened

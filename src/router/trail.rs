@@ -1,4 +1,4 @@
-//! The trace of a call on its way to a server: what is sent with it, and what becomes of each request.
+//! The trace of a call on its way to a server: what is sent with each request, and how each request ends.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Checks a call against the schemas of its tool, as the client sees them (`validate`): its arguments before it is sent,
 //! and its structured result if the config says `full`. The arguments of a prompt are checked against its list of them.
 //!
-//! What is checked is what is sent (`docs/hazards.md` H37): a key that occurs twice, or that equals a known argument
-//! except in case, is refused, since readers differ in which one they take. Nothing is coerced. A schema that cannot be
-//! compiled lets every call pass, and `status` says so.
+//! The checked value is the one that is sent (`docs/hazards.md` H37): a key that occurs twice, or that equals a known
+//! argument except in case, is refused, since JSON parsers differ in which one they use. Nothing is coerced. A schema
+//! that cannot be compiled lets every call pass, and `status` says so.
 //!
 //! **Invariant:** nothing is compiled, and no large value is read, on the runtime's thread.
 

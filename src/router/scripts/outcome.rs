@@ -193,7 +193,7 @@ pub(super) fn reply(id: u32, tool: &str, answered: &Answered) -> Reply {
     match answered::End::of_result(result) {
         answered::End::Ok => {}
         answered::End::ToolError => {
-            // Only the host can write this key.
+            // Only mcp-host can write this key.
             let kind = own.and_then(|own| own.member(meta::HOST_ERROR)).and_then(|error| error.text("kind"));
             let text = content.as_ref().and_then(text_of).unwrap_or_default();
             return refusal(id, kind.as_deref().unwrap_or("tool_error"), tool, &text);

@@ -1,4 +1,4 @@
-//! Serves a client of 2026-07-28 that asks about a task at a server of 2025-11-25. The host keeps a `tasks/result`
+//! Serves a client of 2026-07-28 that asks about a task at a server of 2025-11-25. mcp-host keeps a `tasks/result`
 //! request open at the server, over which the task's questions and its outcome come.
 
 use std::sync::Arc;

@@ -57,7 +57,7 @@ struct Handle {
     id: String,
     /// The number of the lease, for a server with sessions.
     lease: Option<u64>,
-    /// Whether only the host knows the task, because the call was over at once.
+    /// Whether only mcp-host knows the task, because the call was over at once.
     #[serde(default)]
     here: bool,
 }
