@@ -218,8 +218,7 @@ impl Offer {
         changed.then(|| Self::new(lists, self.failures.clone()))
     }
 
-    /// Returns the same offer, in which the annotations of these tools are replaced by these lesser ones. Clients see
-    /// no difference.
+    /// Returns the same offer with these lesser annotations of these tools. Clients see no difference.
     pub(crate) fn with_hints(&self, less: &HashMap<Arc<str>, Hints>) -> Self {
         let List { definitions, asked, problems, hash, bytes, .. } = &**self.list(Kind::Tools);
         let mut mark = Sha256::new().chain_update(hash.to_be_bytes());
@@ -389,8 +388,7 @@ impl OfferBuilder {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
     }
 
-    /// Sets what the server once sent for the definition with this name, which is about to be read in the form that was
-    /// shown.
+    /// Sets what the server once sent for the definition with this name, which is about to be read as it was shown.
     pub(crate) fn was_said(&mut self, kind: Kind, name: &str, said: Raw) {
         self.drafts[kind as usize].said.insert(name.to_owned(), said);
     }
