@@ -1,8 +1,8 @@
 //! The canonical form of a definition, which is the same however a server spells it: what pins hash and changes compare.
 //!
-//! It is the form of RFC 8785, with two rules for what that leaves out. A number is written as the RFC says only if that
-//! keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with equal names all
-//! count and keep their order, because readers differ in which one they take.
+//! It is the form of RFC 8785, with two rules for cases that the RFC leaves open. A number is written as the RFC says
+//! only if that keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with
+//! equal names all count and keep their order, because JSON parsers differ in which one they use.
 
 use super::tree::{Item, Tree, characters, first_of, inside};
 

@@ -41,9 +41,9 @@ struct Rule {
 enum Sent {
     /// What the client sends.
     AsGiven,
-    /// What the client sends, else this.
+    /// What the client sends, or this value if it sends none.
     Default(Preset),
-    /// This, whatever the client sends.
+    /// This value, whatever the client sends.
     Always(Preset),
 }
 

@@ -146,7 +146,7 @@ impl Meter {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(door);
     }
 
-    /// Counts what the host holds now.
+    /// Counts what mcp-host holds now.
     pub(crate) fn gauges(&self) -> Gauges {
         let held = self.held();
         let mut gauges = Gauges {

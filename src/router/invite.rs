@@ -30,7 +30,7 @@ use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What came of asking a client to sign in.
+/// The outcome of asking a client to sign in.
 pub(super) enum Invited {
     /// Nobody signs in; the client gets the refusal as its answer.
     Nobody,

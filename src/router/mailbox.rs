@@ -34,7 +34,7 @@ pub(crate) struct Mailbox {
     /// The limits for the mailbox and its request, from the config as it was when the mailbox was made.
     limits: Arc<Limits>,
     account: Account,
-    /// What belongs to its request. Behind a pointer, since each session has a mailbox for no request, and costs memory.
+    /// The data of its request. Behind a pointer, since each session has a mailbox for no request, and costs memory.
     request: OnceLock<Box<OfRequest>>,
 }
 

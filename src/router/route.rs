@@ -61,7 +61,7 @@ pub(super) struct Wanted {
     pub(super) meta: Option<Raw>,
     /// The `task` member of the params, if the request is a tool call.
     pub(super) task: Option<Raw>,
-    /// How the call came, if it came by `call_tool`.
+    /// What the call came through; `None` if the client made it directly.
     pub(super) through: Option<Box<Through>>,
 }
 
@@ -241,7 +241,7 @@ pub(super) struct Map<'a> {
 pub(crate) struct Routed {
     pub(crate) request: Request,
     pub(super) route: Option<Route>,
-    /// How the call came, if it came by `call_tool`.
+    /// What the call came through; `None` if the client made it directly.
     pub(super) through: Option<Box<Through>>,
 }
 

@@ -33,7 +33,7 @@ pub(super) enum State {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         permit: Option<u64>,
     },
-    /// A server wanted web pages visited before it did anything. The call is sent anew; `keys` are those of the
+    /// A server wanted web pages visited before it did anything. The call is sent again; `keys` are those of the
     /// questions.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.

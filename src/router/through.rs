@@ -8,7 +8,7 @@ use crate::protocol::{Raw, meta};
 pub(super) enum By {
     /// `call_tool` or `call_read_tool`.
     Search,
-    /// A tool that stands for those of several servers.
+    /// A merged tool, which represents tools of several servers.
     Group,
     /// A script that `run_script` runs.
     #[cfg(all(unix, feature = "script"))]

@@ -90,7 +90,7 @@ impl Serialize for Class {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// What it does.
+    /// What the change does to the definition.
     pub class: Class,
     /// Where it is, as a JSON pointer into the definition; empty for the whole.
     pub path: String,

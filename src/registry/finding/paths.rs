@@ -115,6 +115,6 @@ fn takes(text: &str, words: &[Word], at: usize) -> bool {
     let behind = words.partition_point(|word| word.range.start < end);
     let (before, after) = (&words[here.saturating_sub(10)..here], &words[behind..words.len().min(behind + 6)]);
     let has = |list: &[&str]| before.iter().chain(after).any(|word| list.contains(&&*word.text));
-    // A command stands in front of its file.
+    // A command such as `cat` comes directly before its file.
     text[..at].trim_end_matches(['~', '/', '$']).ends_with("cat ") || has(&TAKES) && !has(&KEEPS)
 }

@@ -39,7 +39,7 @@ pub(super) struct Inner<'a> {
 struct Progress {
     token: Raw,
     over: u64,
-    /// What the client got last.
+    /// The last progress value that the client got.
     sent: f64,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Inner<'a> {
         progress.over += u64::from(of_call.is_none());
         #[expect(clippy::cast_precision_loss, reason = "far fewer calls than 2^52")]
         let over = progress.over as f64;
-        // It must rise, also while no call ends.
+        // The value must rise even while no call ends.
         progress.sent = if over > progress.sent { over } else { progress.sent + 1e-6 };
         let said = of_call.and_then(|params| params.text("message")).map(|said| format!(": {said}"));
         let params = json!({ "progress": progress.sent, "message": format!("{tool}{}", said.unwrap_or_default()) });
