@@ -1,8 +1,8 @@
-//! The typed answer to a client's request: a result, a JSON-RPC error, or a failure that the host itself reports.
+//! The typed answer to a client's request: a result, a JSON-RPC error, or a failure that mcp-host itself reports.
 //!
 //! In: failures, where they happen. Out: one value for all readers. The audit log makes a line from it, `Host` an
 //! error, and a door (HTTP, stdio) the message to its client. **Invariant:** no message from a server becomes a
-//! [`Failed`], so no server can speak for the host. The one exception is the user's own daemon ([`Failed::told`]).
+//! [`Failed`], so no server can speak for mcp-host. The one exception is the user's own daemon ([`Failed::told`]).
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ pub(crate) type Answered = Result<Raw, NoResult>;
 pub(crate) enum NoResult {
     /// A JSON-RPC error: the server's own, or one about the request itself.
     Error(ErrorObject),
-    /// The host could not get an answer.
+    /// mcp-host could not get an answer.
     Failed(Failed),
 }
 
-/// Why the host has no answer from a server, in the host's own words.
+/// Why mcp-host has no answer from a server, in mcp-host's own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) kind: Kind,
-    /// The configured name of the server; `None` if the host itself refuses the request.
+    /// The configured name of the server; `None` if mcp-host itself refuses the request.
     pub(crate) server: Option<Box<str>>,
     /// The text for the client: a sentence without secrets.
     pub(crate) text: Box<str>,
@@ -36,7 +36,7 @@ pub(crate) struct Failed {
     pub(crate) sent: bool,
     /// Whether a retry is safe and may succeed.
     pub(crate) retryable: bool,
-    /// When a call that is over a rate may be made.
+    /// After what time the client may call again, if its call is over a rate limit.
     pub(crate) retry_after: Option<Duration>,
     /// The mistake in each argument.
     pub(crate) errors: Box<[FieldError]>,
@@ -47,7 +47,7 @@ pub(crate) struct Failed {
 /// The mistake in one argument, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FieldError {
-    /// The place of the argument, a JSON Pointer.
+    /// A JSON Pointer to the argument.
     pub(crate) field: String,
     pub(crate) error: String,
 }
@@ -117,7 +117,7 @@ pub(crate) enum End {
     Task,
     /// The answer is a JSON-RPC error.
     Error,
-    /// The host itself failed the call.
+    /// mcp-host itself failed the call.
     HostError,
     /// The client cancelled the call.
     Cancelled,
@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// Reads it from a result.
+    /// Reads from a result how the call ended.
     pub(crate) fn of_result(result: &Raw) -> Self {
         if result.has_names(Names::OUTCOME) == Some(false) {
             return Self::Ok;
@@ -159,8 +159,8 @@ impl End {
     }
 }
 
-/// Passes the result or JSON-RPC error of an answer to `reword`, and returns what that returns. A failure of the host
-/// stays as it is.
+/// Passes the result or JSON-RPC error of an answer to `reword`, and returns what that returns. A failure of mcp-host
+/// itself is returned unchanged.
 pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
     match answered {
         Ok(result) => reword(Ok(result)),
@@ -218,7 +218,7 @@ impl Failed {
     /// Returns the failure as a JSON-RPC error, whatever the request was.
     pub(crate) fn error(&self) -> ErrorObject {
         let details = self.details();
-        // Only the host can write this JSON key; a server can write the other ones, too.
+        // Only mcp-host can write this JSON key; a server can write the other ones, too.
         let data = Raw::from_value(&details).with_member(meta::HOST_ERROR, Raw::from_value(&details).as_bytes());
         ErrorObject::internal(&*self.text).with_data(data)
     }

@@ -23,10 +23,10 @@ impl Trace {
     }
 }
 
-/// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys, `baggage`, and what
-/// it says to the host's cache, with `token` (JSON) as the progress token, and with the trace continued under our span.
-/// A related task passes only if `both_legacy`, because it has a meaning only then. `trace` is called only if the
-/// client sends a trace. Returns `None` if nothing is left.
+/// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys, `baggage`, and the
+/// keys for mcp-host's cache, with `token` (JSON) as the progress token, and with the trace continued under our span. A
+/// related task passes only if `both_legacy`, because it has a meaning only then. `trace` is called only if the client
+/// sends a trace. Returns `None` if nothing is left.
 pub(crate) fn request_meta(
     meta: Option<&Raw>,
     token: Option<&str>,

@@ -95,7 +95,8 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
             let is_ours = key.starts_with(meta::OURS) && key != meta::HOST_ASKS;
             key == "progressToken" || key.starts_with(meta::PREFIX) || is_ours
         }
-        // A legacy client may be another host, which can ask its clients under the JSON key that the server wishes for.
+        // A legacy client may be another mcp-host, which can ask its own clients under the JSON key that the server
+        // wishes for.
         fn goes_to_legacy(key: &str) -> bool {
             is_the_hops(key) && key != meta::RELATED_TASK && key != meta::INPUT_KEY
         }

@@ -28,19 +28,19 @@ use crate::traced::Origin;
 
 /// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// Says what it wants to be told of a request of that method that begins now.
+    /// Returns what it wants to be told of a request of that method that begins now.
     fn wants(&self, method: &Method) -> Wants;
 
-    /// Takes the notice that a call begins. The returned value is told of the call's end.
+    /// Is told that a call begins. The returned value is told of the call's end.
     ///
     /// # Errors
     /// When the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
 
-    /// Takes the notice that a call has ended of which it wanted to know the end alone.
+    /// Is told that a call has ended, if it wanted to be told only of the end.
     fn passed(&self, _: &mut Option<Passed>) {}
 
-    /// Stores what it was told, since the host is shutting down.
+    /// Stores what it was told, since mcp-host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
 
     /// Reports whether it makes spans, so that doors note where requests come from.
@@ -54,7 +54,7 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     Nothing,
-    /// How it has ended, and nothing before. That costs the request next to nothing.
+    /// Its end only. That costs the request next to nothing.
     End,
     /// Its beginning and its end.
     Whole,
@@ -69,7 +69,7 @@ impl Wants {
 
 /// One call in flight, as a listener knows it.
 pub(crate) trait Pending: fmt::Debug + Send {
-    /// Takes the notice that the call has ended.
+    /// Is told that the call has ended.
     fn end(self: Box<Self>, ended: &Ended<'_>);
 }
 
@@ -106,17 +106,18 @@ pub(crate) struct Begun<'a> {
     pub(crate) params: Option<&'a Raw>,
     /// What it concerns (server, tool); routing fills it in.
     pub(crate) subject: Arc<Subject>,
-    /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
+    /// What made the call in place of the client: a tool of mcp-host (`search`, `group`, `script`), or mcp-host itself
+    /// (`fallback`, `listen`); `None` if the client called directly.
     pub(crate) via: Option<&'static str>,
     /// The name of the script that makes the call.
     pub(crate) parent: Option<&'a str>,
     /// The client's revision.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) revision: Option<&'static str>,
-    /// The id of its request; `None` if the host makes it, or only its door knows that of the client.
+    /// The id of its request; `None` if mcp-host made the request, or if only the door knows the client's id for it.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) id: Option<&'a RequestId>,
-    /// What its door noted of where it comes from.
+    /// What its door recorded about where it comes from.
     #[cfg(feature = "otel")]
     pub(crate) origin: Option<&'a Origin>,
 }
@@ -125,9 +126,9 @@ pub(crate) struct Begun<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) end: End,
-    /// The kind of the failure; `None` unless the host itself failed the call.
+    /// The kind of the failure; `None` unless mcp-host itself failed the call.
     pub(crate) kind: Option<Kind>,
-    /// The code of the JSON-RPC error; `None` unless the answer is one that is not a failure of the host.
+    /// The code of the JSON-RPC error; `None` if the answer is no error, or a failure of mcp-host itself.
     pub(crate) code: Option<i64>,
     /// When the call may be made again, if it failed and that is known.
     pub(crate) retry_after: Option<Duration>,
@@ -142,23 +143,24 @@ pub(crate) struct Ended<'a> {
     pub(crate) result: Option<&'a Raw>,
     /// The server and target, if the call was routed.
     pub(crate) at: Option<&'a At>,
-    /// What rules say of it, if there are any for it.
+    /// The verdict of the rules, if any rules apply.
     pub(crate) judged: Option<&'a Judged>,
-    /// What became of asking a person before it was sent: `yes`, `no`, or `nobody`; `None` if none was asked.
+    /// How the question to a person before it was sent was answered: `yes`, `no`, or `nobody`; `None` if no person was
+    /// asked.
     pub(crate) asked: Option<&'static str>,
-    /// Whether the answer was given before, and kept.
+    /// Whether the answer came from the cache.
     pub(crate) cached: bool,
-    /// Whether the client got a part of the result.
+    /// Whether the client got only a part of the result.
     pub(crate) cut: bool,
-    /// The view that its client uses; `None` unless a listener wanted to know.
+    /// The view that its client uses; `None` unless a listener wanted it.
     pub(crate) view: Option<&'a str>,
-    /// The name of the script, if it is one.
+    /// The name of the script, if the call ran one.
     pub(crate) script: Option<&'a str>,
-    /// The pin of the definition that was called; `None` if there is none, or no listener wanted to know.
+    /// The pin of the definition that was called; `None` if there is none, or no listener wanted it.
     pub(crate) pin: Option<&'a str>,
 }
 
-/// Counts all calls of a host, and tells the listeners of them.
+/// Counts all calls, and tells the listeners of them.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     counts: Counts,
@@ -170,12 +172,12 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Makes one that counts there.
+    /// Makes an observer that adds to these counters.
     pub(crate) fn new(counts: Counts) -> Self {
         Self { counts, ..Self::default() }
     }
 
-    /// Returns what is counted.
+    /// Returns the counters.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the metrics ask"))]
     pub(crate) fn counted(&self) -> &Counts {
         &self.counts
@@ -187,7 +189,8 @@ impl Observer {
     }
 
     /// Tells the listeners that a call begins, which `tally` counts. `about` describes the call, and runs only if a
-    /// listener wants to be told. `noted` is for one that wants to be told of the end alone, with what becomes known in `passing`.
+    /// listener wants to be told of its beginning. `noted` runs if a listener wants to be told only of its end;
+    /// `passing` collects the notes for that.
     ///
     /// # Errors
     /// When a listener forbids the call.
@@ -227,7 +230,7 @@ impl Observer {
         Ok(observed)
     }
 
-    /// Counts a call whose end is not that of its request.
+    /// Counts the end of a call whose client gets the answer of another call (a fallback).
     pub(crate) fn ended(&self, tally: &Tally, passing: &Passing, answered: &Answered) {
         let over = over(Some(answered), true, Instant::now());
         tally.close(&self.counts, &over);
@@ -249,7 +252,7 @@ impl Observer {
         }
     }
 
-    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of the host, and
+    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of mcp-host, and
     /// cancelled.
     pub(crate) fn counts(&self) -> [u64; 4] {
         [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))
@@ -280,7 +283,7 @@ pub(crate) struct Observed<'a> {
     is_total: bool,
     /// `None` if no listener wants the call: boxed, because every call's future has room for it.
     told: Option<Box<Told>>,
-    /// What is known of the call, for a listener that is told of its end alone; `None` if there is none.
+    /// The notes on the call, for a listener that is told only of its end; `None` if there is none.
     passing: Option<&'a Passing>,
 }
 
@@ -300,7 +303,7 @@ impl Observed<'_> {
         self.close(answered);
     }
 
-    /// Makes it a call that the host makes for a client's, which is in the totals already.
+    /// Marks it as a call that mcp-host makes on behalf of a client's, which is in the totals already.
     pub(crate) fn beside(self) -> Self {
         let mut call = self;
         call.is_total = false;
@@ -332,7 +335,7 @@ impl Drop for Observed<'_> {
     }
 }
 
-/// Returns how a call ended by its answer, which is read only if `reads`.
+/// Returns how a call ended. The answer is read for that only if `reads`.
 fn over(answered: Option<&Answered>, reads: bool, at: Instant) -> Over {
     let (end, kind, bytes_out) = match answered {
         Some(Ok(result)) => {

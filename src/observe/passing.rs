@@ -1,7 +1,8 @@
-//! What becomes known of a call that nobody is told of while it runs, so that it can be told of when it has ended.
+//! Notes on a call for listeners that are told of it only when it has ended.
 //!
-//! **Invariant:** this costs a call next to nothing. Nothing is allocated, no clock is read, and no text is written: what is
-//! kept are numbers, and names that others hold already. A target that is longer than a name is the exception.
+//! **Invariant:** this costs a call next to nothing. Nothing is allocated, no clock is read, and no text is written:
+//! the notes are numbers, and references to names that exist anyway. The exception is a target that is longer than a
+//! name.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +13,10 @@ use crate::lock::lock;
 use crate::protocol::Method;
 use crate::redact::{Scrubber, without_query};
 
-/// The most bytes of a target that is kept as it is. It may be a URI of a client, of any length.
+/// The most bytes of a target that is kept unchanged. A target may be a URI from a client, of any length.
 const TARGET: usize = 1024;
 
-/// A server, as those who tell of its calls know it.
+/// What reports on calls have to know about a server.
 #[derive(Debug)]
 pub(crate) struct Whose {
     /// The server's name in errors and logs.
@@ -24,7 +25,7 @@ pub(crate) struct Whose {
     pub(crate) scrubber: Arc<Scrubber>,
 }
 
-/// Who calls what, as it is known when a call begins.
+/// What is known when a call begins: who calls what.
 #[derive(Clone, Debug)]
 pub(crate) struct Noted {
     pub(crate) method: Method,
@@ -33,7 +34,7 @@ pub(crate) struct Noted {
     pub(crate) via: Option<&'static str>,
 }
 
-/// What becomes known of one call while it runs.
+/// The notes on one call.
 #[derive(Debug, Default)]
 pub(crate) struct Passing {
     is_wanted: AtomicBool,
@@ -48,13 +49,13 @@ struct Known {
     at: Option<(Arc<Whose>, Arc<str>)>,
     rule: Option<Arc<str>>,
     is_cached: bool,
-    /// How it ended, if its client gets another answer.
+    /// How the call ended, if its client gets the answer of another call (a fallback).
     early: Option<Over>,
-    /// The number by which the listener knows it that was told of it while it ran.
+    /// The number under which a listener knows the call, if the listener was told of the call while it ran.
     number: Option<u64>,
 }
 
-/// A call that has ended, as one that was not told of its beginning is told of it.
+/// A call that has ended, for a listener that was not told of its beginning.
 #[derive(Debug)]
 pub(crate) struct Passed {
     pub(crate) noted: Noted,
@@ -62,25 +63,26 @@ pub(crate) struct Passed {
     pub(crate) at: Option<(Arc<Whose>, Arc<str>)>,
     /// The rule that decided.
     pub(crate) rule: Option<Arc<str>>,
-    /// Whether the answer was given before, and kept.
+    /// Whether the answer came from the cache.
     pub(crate) is_cached: bool,
     pub(crate) bytes_in: usize,
     pub(crate) took: Duration,
     pub(crate) waits: Waits,
     pub(crate) over: Over,
-    /// The number by which the listener knows it that was told of it while it ran.
+    /// The number under which a listener knows the call, if the listener was told of the call while it ran.
     pub(crate) number: Option<u64>,
 }
 
 impl Passing {
-    /// Notes who calls what, and lets become known what does.
+    /// Notes who calls what. From now on further notes are accepted.
     pub(super) fn begin(&self, noted: Noted) {
         lock(&self.known).noted = Some(noted);
         self.is_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Tells of the call while it runs: what is noted of it, the server and the target. `told` returns the number by which the
-    /// end of the call is told later. Nothing happens if the call does not run, or was told of before.
+    /// Tells a listener of the call while it runs: passes the notes, the server, and the target to `told`, which
+    /// returns the number of the call. The end is told under that number later. Does nothing if the call does not run,
+    /// or was told before.
     #[cfg(feature = "server")]
     pub(crate) fn tell(&self, told: impl FnOnce(&Noted, Option<&(Arc<Whose>, Arc<str>)>) -> u64) {
         let mut known = lock(&self.known);
@@ -89,7 +91,7 @@ impl Passing {
         }
     }
 
-    /// Reports whether the call runs, and nobody was told of it.
+    /// Reports whether the call runs and no listener was told of it.
     #[cfg(feature = "server")]
     pub(crate) fn is_untold(&self) -> bool {
         let is_untold = |known: &Known| known.noted.is_some() && known.early.is_none() && known.number.is_none();
@@ -109,17 +111,17 @@ impl Passing {
         self.note(|known| known.rule = rule.cloned());
     }
 
-    /// Notes that the answer was given before, and kept.
+    /// Notes that the answer came from the cache.
     pub(crate) fn was_kept(&self) {
         self.note(|known| known.is_cached = true);
     }
 
-    /// Notes how the call ended, since its client gets another answer.
+    /// Notes how the call ended, since its client gets the answer of another call (a fallback).
     pub(super) fn ended(&self, over: &Over) {
         self.note(|known| known.early = Some(*over));
     }
 
-    /// Makes the notice of the end of the call, which `tally` counts; `None` if the call has not begun.
+    /// Makes the notice that the call, which `tally` counts, has ended; `None` if the call has not begun.
     pub(super) fn passed(&self, tally: &Tally, over: Over) -> Option<Passed> {
         let Known { noted, at, rule, is_cached, early, number } = std::mem::take(&mut *lock(&self.known));
         let over = early.unwrap_or(over);
@@ -135,7 +137,8 @@ impl Passing {
     }
 }
 
-/// Returns the beginning of a target, without secrets: a part of a secret would not be found any more.
+/// Returns the beginning of a target, without secrets. They are removed before the cut, since a part of a secret would
+/// not be recognized.
 fn short(target: &str, scrubber: &Scrubber) -> Arc<str> {
     let shown = scrubber.without_known(&without_query(target)).into_owned();
     shown.char_indices().take_while(|(at, _)| *at < TARGET).map(|(_, c)| c).collect::<String>().into()

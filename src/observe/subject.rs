@@ -1,4 +1,4 @@
-//! What becomes known of a call while it is made.
+//! Collects what becomes known of a call while it runs, for listeners.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,51 +13,51 @@ use crate::redact::Scrubber;
 #[cfg(feature = "otel")]
 use crate::traced::Traced;
 
-/// What becomes known of a call while it is made.
+/// What is known of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Subject {
     /// The server that it went to, and what it named there (its target); empty until it is routed.
     pub(super) at: OnceLock<At>,
-    /// Whether its answer was given before, and kept.
+    /// Whether its answer came from the cache.
     pub(super) is_kept: AtomicBool,
-    /// Whether its client got a part of the result.
+    /// Whether its client got only a part of the result.
     pub(super) is_cut: AtomicBool,
-    /// How and when it ended, if its client gets another answer.
+    /// How and when it ended, if its client gets the answer of another call (a fallback).
     pub(super) ended: Mutex<Option<Box<(Answered, Instant)>>>,
-    /// What rules say of it, if there are any for it.
+    /// The verdict of the rules, if any rules apply.
     pub(super) judged: OnceLock<Judged>,
-    /// What became of asking a person.
+    /// How the question to a person was answered.
     pub(super) asked: OnceLock<&'static str>,
-    /// Whether a listener wants to be told of the view and of the pin, which costs something to find.
+    /// Whether a listener wants the view and the pin, which cost something to find.
     is_thorough: AtomicBool,
     /// The view that its client uses.
     pub(super) view: OnceLock<Box<str>>,
     /// The pin of the definition that is called.
     pub(super) pin: OnceLock<Box<str>>,
-    /// Its name, if it is a script: its calls name it.
+    /// The name of the script, if the call runs one. The script's own calls refer to this name.
     #[cfg_attr(not(all(unix, feature = "script")), allow(dead_code, reason = "only scripts have names"))]
     pub(super) script: OnceLock<Arc<str>>,
-    /// Who hears of its progress.
+    /// The receiver of its progress.
     hears: OnceLock<Arc<dyn Hears>>,
     /// Its place in a trace.
     #[cfg(feature = "otel")]
     traced: OnceLock<Arc<Traced>>,
 }
 
-/// Hears of the progress of a call.
+/// Receives the progress of a call.
 pub(crate) trait Hears: fmt::Debug + Send + Sync {
-    /// Takes the params of a progress notification of the server.
+    /// Handles the params of a progress notification of the server.
     fn progress(&self, params: &Raw);
 }
 
-/// What rules say of a request.
+/// The verdict of the rules on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     /// `allow`, `ask`, or `deny`.
     pub(crate) verdict: &'static str,
     /// The rule that decides; `None` if none matches.
     pub(crate) rule: Option<Arc<str>>,
-    /// Whether the decision counts, or is only written down.
+    /// Whether the decision is enforced, or only recorded.
     pub(crate) enforced: bool,
 }
 
@@ -79,23 +79,23 @@ impl Subject {
         let _ = self.at.set(at);
     }
 
-    /// Records what rules say. Only the first call has an effect.
+    /// Records the verdict of the rules. Only the first call has an effect.
     pub(crate) fn judged(&self, judged: Judged) {
         let _ = self.judged.set(judged);
     }
 
-    /// Records what became of asking a person: `yes`, `no`, or `nobody`. Only the first call has an effect.
+    /// Records how the question to a person was answered: `yes`, `no`, or `nobody`. Only the first call has an effect.
     pub(crate) fn asked(&self, what: &'static str) {
         let _ = self.asked.set(what);
     }
 
-    /// Names it, since it is a script. Only the first call has an effect.
+    /// Records the name of the script that it runs. Only the first call has an effect.
     #[cfg(all(unix, feature = "script"))]
     pub(crate) fn is_called(&self, name: &Arc<str>) {
         let _ = self.script.set(name.clone());
     }
 
-    /// Sets who hears of its progress. Only the first call has an effect.
+    /// Sets the receiver of its progress. Only the first call has an effect.
     pub(crate) fn hears(&self, hears: Arc<dyn Hears>) {
         let _ = self.hears.set(hears);
     }
@@ -112,7 +112,7 @@ impl Subject {
         self.traced.get()
     }
 
-    /// Tells that its server has asked something.
+    /// Adds to the trace that its server has asked something.
     pub(crate) fn was_asked(&self) {
         #[cfg(feature = "otel")]
         if let Some(traced) = self.traced.get() {
@@ -120,7 +120,7 @@ impl Subject {
         }
     }
 
-    /// Tells of progress, if somebody hears of it.
+    /// Passes on progress to the trace and to the receiver, if there are any.
     pub(crate) fn progress(&self, params: &Raw) {
         #[cfg(feature = "otel")]
         if let Some(traced) = self.traced.get() {
@@ -131,36 +131,37 @@ impl Subject {
         }
     }
 
-    /// Makes the view and the pin known to its listeners. A listener says so when the call begins.
+    /// Makes sure that the view and the pin are recorded. A listener that wants them calls this when the call begins.
     pub(crate) fn be_thorough(&self) {
         self.is_thorough.store(true, Ordering::Relaxed);
     }
 
-    /// Records the view that its client uses, if a listener wants to be told. Only the first call has an effect.
+    /// Records the view that its client uses, if a listener wants it. Only the first call has an effect.
     pub(crate) fn is_in(&self, view: impl FnOnce() -> Box<str>) {
         if self.is_thorough.load(Ordering::Relaxed) {
             self.view.get_or_init(view);
         }
     }
 
-    /// Records the pin of the definition that is called, if a listener wants to be told. Only the first call has an effect.
+    /// Records the pin of the definition that is called, if a listener wants it. Only the first call has an effect.
     pub(crate) fn is_pinned(&self, pin: impl FnOnce() -> Box<str>) {
         if self.is_thorough.load(Ordering::Relaxed) {
             self.pin.get_or_init(pin);
         }
     }
 
-    /// Records that its answer was given before, and kept.
+    /// Records that its answer came from the cache.
     pub(crate) fn was_kept(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Records that its client gets a part of the result.
+    /// Records that its client gets only a part of the result.
     pub(crate) fn was_cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
     }
 
-    /// Records how the call ended, since its client gets another answer. Only the first call has an effect.
+    /// Records how the call ended, since its client gets the answer of another call (a fallback). Only the first call
+    /// has an effect.
     pub(crate) fn ended(&self, answered: &Answered) {
         lock(&self.ended).get_or_insert_with(|| Box::new((answered.clone(), Instant::now())));
     }

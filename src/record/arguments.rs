@@ -1,8 +1,8 @@
-//! What feeds are told of the arguments and the result of a call: their shape, or their values masked.
+//! What feeds show of the arguments and the result of a call: their shape, or their values masked.
 //!
-//! **Invariant:** nothing is kept of either while no feed asks for it. What is kept while a call runs is a reference to
-//! bytes that the call holds anyway; when it ends, two texts of [`MOST`] bytes at most take its place. No text is shown
-//! before the server is known, whose secrets are removed from it.
+//! **Invariant:** neither is kept unless a feed asks for it. While a call runs, only a reference to bytes is kept that
+//! the call holds anyway; when it ends, two texts of at most [`MOST`] bytes replace it. No text is shown before the
+//! server is known, because its secrets have to be removed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::protocol::{Method, Raw};
 use crate::redact::{MASK, Scrubber, looks_secret, names_a_secret};
 
-/// How much a feed tells of the arguments and results of calls.
+/// How much a feed shows of the arguments and results of calls.
 ///
 /// ```
 /// # #[cfg(feature = "server")] {
@@ -32,20 +32,20 @@ pub enum Arguments {
     Masked,
 }
 
-/// The most bytes of what is told of one value, as JSON.
+/// The most bytes that are shown of one value, as JSON.
 const MOST: usize = 2048;
 /// The most characters of one text.
 const TEXT: usize = 120;
 /// The most characters of one name.
 const NAME: usize = 64;
-/// A larger value is told by its size alone: it would cost the call too much to read it.
+/// Of a larger value only the size is shown: reading it would cost the call too much.
 const LARGE: usize = 64 << 10;
-/// How deep objects and lists are told.
+/// How deep objects and lists are shown.
 const DEPTH: usize = 5;
 /// The name of what is left out.
 const REST: &str = "…";
 
-/// One value of a call, as far as it is told.
+/// One value of a call, and what feeds show of it.
 #[derive(Debug, Default)]
 pub(super) enum Told {
     #[default]
@@ -59,7 +59,7 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// Takes the arguments of a request.
+    /// Keeps the arguments of a request.
     pub(super) fn arguments(method: &Method, params: Option<&Raw>) -> Self {
         let name = match method {
             Method::ToolsCall | Method::PromptsGet => "arguments",
@@ -76,7 +76,7 @@ impl Told {
         *self = Self::Read { shape: told(false), masked: told(true) };
     }
 
-    /// Returns how many bytes are told of it, at most.
+    /// Returns how many bytes are shown of it, at most.
     pub(super) fn cost(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -85,7 +85,7 @@ impl Told {
         }
     }
 
-    /// Returns what is told of it.
+    /// Returns what feeds show of it; `None` if that is nothing.
     pub(super) fn told(&self, how: Arguments) -> Option<&RawValue> {
         match (self, how) {
             (Self::Read { shape, .. }, Arguments::Shape) => Some(shape),
@@ -101,7 +101,7 @@ pub(crate) fn masked(value: &Raw, scrubber: &Scrubber, most: usize) -> String {
     walked(value, Walk { left: most, is_masked: true, scrubber }).get().to_owned()
 }
 
-/// Returns what is told of a value.
+/// Returns what feeds show of a value.
 fn walked(raw: &Raw, mut walk: Walk<'_>) -> Box<RawValue> {
     let value = match raw.as_bytes().len() {
         large if large > LARGE => Value::String(format!("{} KiB", large / 1024)),
@@ -110,7 +110,7 @@ fn walked(raw: &Raw, mut walk: Walk<'_>) -> Box<RawValue> {
     serde_json::value::to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// One way through a value, with the bytes that are left for what is told.
+/// One walk through a value, with the bytes that may still be shown.
 struct Walk<'a> {
     left: usize,
     is_masked: bool,
@@ -169,14 +169,14 @@ impl Walk<'_> {
         Value::Array(told)
     }
 
-    /// Returns a name. Somebody may use keys as names.
+    /// Returns a name, masked if it looks like a secret: some clients use secrets as names of members.
     fn name(&self, name: &str) -> String {
         let name = self.scrubber.scrub(name);
         if looks_secret(&name) { MASK.to_owned() } else { cut(&name, NAME) }
     }
 
     fn text(&mut self, text: &str) -> Value {
-        // Secrets are looked for before the text is cut: the half of one could not be recognized.
+        // Secrets are removed before the text is cut, since half of a secret would not be recognized.
         let scrubbed = self.scrubber.scrub(text);
         let hidden = if looks_secret(&scrubbed) { MASK.to_owned() } else { cut(&scrubbed, TEXT) };
         let hidden = if json_length(&hidden) > self.left { cut(&hidden, self.left / 8) } else { hidden };

@@ -1,8 +1,8 @@
-//! The last calls: who called what, when, and how it ended. With what only while a feed asks for that (`arguments.rs`).
-//!
-//! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its place in
-//! the ring lasts is kept until it ends. Calls without events are kept elsewhere (`passed.rs`), and added here when somebody
-//! asks for the past; those that still run, when somebody begins to look.
+//! The last calls: who called what, when, and how it ended. Arguments and results are here only while a feed asks for
+//! them (`arguments.rs`).
+//! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its slot in
+//! the ring lasts is kept until it ends. Calls without events are kept elsewhere (`passed.rs`). Those that have ended
+//! are added here when a feed asks for the past, those that still run when a feed begins to watch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,9 +28,9 @@ use crate::redact::without_query;
 const NAME: usize = 1024;
 /// How many bytes of the message of a progress notification are shown.
 const MESSAGE: usize = 120;
-/// About how many bytes an event of a call has, beside what is told of its arguments and its result.
+/// About how many bytes an event of a call has, without its arguments and its result.
 const COST: usize = 360;
-/// How many milliseconds are between two events of progress of one call.
+/// How many milliseconds are between two progress events of one call.
 const PROGRESS: u64 = 250;
 
 /// One call.
@@ -49,9 +49,9 @@ pub(crate) struct Call {
     subject: Arc<Subject>,
     /// The id of the trace that the client sent with it.
     trace: Option<Box<str>>,
-    /// Its arguments and its result, as far as they are told; `None` if no feed asks for them.
+    /// What feeds show of its arguments and its result; `None` if no feed asks for them.
     told: Mutex<Option<Box<[Told; 2]>>>,
-    /// When its last progress was told.
+    /// When its last progress event was.
     progressed: AtomicU64,
     end: OnceLock<Ending>,
 }
@@ -164,7 +164,7 @@ pub(crate) struct Running {
 }
 
 impl Call {
-    /// Makes one that has ended.
+    /// Makes a call that has ended.
     fn ended(id: u64, brief: Brief) -> Self {
         let ((took, waits), (bytes_in, bytes_out)) = (brief.times(), brief.bytes());
         let (via, rule) = (brief.via(), brief.rule());
@@ -194,7 +194,7 @@ impl Call {
     pub(super) fn end(&self, ended: &Ended<'_>) {
         if let Some(told) = &mut *lock(&self.told) {
             told[1] = ended.result.cloned().map_or(Told::Nothing, Told::Whole);
-            // The bytes of the call go now.
+            // The bytes of the call are freed soon, so its values are read now.
             let known = self.subject.at().map(|at| at.scrubber.clone()).unwrap_or_default();
             told.iter_mut().for_each(|told| told.read(&known));
         }
@@ -209,7 +209,7 @@ impl Call {
         });
     }
 
-    /// Notes how it ended, if it is one that was told of while it ran.
+    /// Notes the end of a call of which feeds were told while it ran.
     pub(super) fn passed(&self, passed: Passed) {
         let Passed { at, rule, is_cached, took, waits, over, .. } = passed;
         if let Some((whose, target)) = &at {
@@ -271,7 +271,7 @@ impl Call {
         *lock(&self.told) = None;
     }
 
-    /// Returns what is told of a progress notification; `None` if progress was told a moment ago.
+    /// Returns what feeds show of a progress notification; `None` if the last progress event was a moment ago.
     pub(super) fn progress(&self, params: &Raw, now: u64) -> Option<Progress> {
         let is_due = |last: u64| (now >= last.saturating_add(PROGRESS)).then_some(now);
         self.progressed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).ok()?;
@@ -376,7 +376,7 @@ impl Phase<'_> {
     }
 }
 
-/// Returns the time in milliseconds; `None` if it is nothing.
+/// Returns the time in milliseconds; `None` if it is zero.
 fn some(time: Duration) -> Option<f64> {
     Some(milliseconds(time)).filter(|ms| *ms > 0.0)
 }
@@ -394,9 +394,9 @@ pub(super) struct Calls {
     last: u64,
     /// The oldest first.
     ring: VecDeque<Arc<Call>>,
-    /// Calls that still run, though newer ones have taken their places.
+    /// Calls that still run, though newer ones have taken their slots in the ring.
     long: Vec<Arc<Call>>,
-    /// Calls that still run, and were told of while they ran, by number.
+    /// Calls that still run and were added while they ran, by number.
     joined: BTreeMap<u64, Arc<Call>>,
 }
 
@@ -412,7 +412,7 @@ impl Calls {
         self.make_room(0);
     }
 
-    /// Drops the oldest calls until there is room for so many more.
+    /// Drops the oldest calls until there is room for this many more.
     fn make_room(&mut self, more: usize) {
         while self.ring.len() + more > self.most {
             let Some(oldest) = self.ring.pop_front() else { return };
@@ -449,7 +449,7 @@ impl Calls {
         self.ring.push_back(call.clone());
     }
 
-    /// Adds a call that runs, and of whose beginning nobody was told. Nobody asked for its arguments, so they are not kept.
+    /// Adds a running call whose beginning was no event. No feed asked for its arguments, so they are not kept.
     #[cfg(feature = "server")]
     pub(super) fn join(&mut self, noted: &Noted, at: u64, bytes_in: usize, subject: Arc<Subject>) -> Arc<Call> {
         self.last += 1;
@@ -472,12 +472,12 @@ impl Calls {
         call
     }
 
-    /// Takes the call of `Calls::join` that has ended.
+    /// Removes and returns a call that was added by `Calls::join` and has ended.
     pub(super) fn joined(&mut self, number: u64) -> Option<Arc<Call>> {
         self.joined.remove(&number)
     }
 
-    /// Adds calls that have ended, and of whose beginnings nobody was told.
+    /// Adds calls that have ended and had no events.
     pub(super) fn adopt(&mut self, briefs: VecDeque<Brief>) {
         if briefs.is_empty() {
             return;

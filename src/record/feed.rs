@@ -35,11 +35,11 @@ const SHORT: usize = 128;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Part {
-    /// States of servers, and what else changes about them.
+    /// States of servers, and other changes of them.
     Servers,
     /// Calls, as they begin and end.
     Calls,
-    /// Lines of servers and of the host.
+    /// Lines of servers and of mcp-host.
     Lines,
     /// Reloads of the config.
     Config,
@@ -253,12 +253,12 @@ struct Shown<'a> {
 pub(crate) enum Read {
     /// The next events, in order; none if there are none yet.
     Events(Vec<Event>),
-    /// How many events the feed has not read, and does not get.
+    /// How many events the feed has not read and can no longer get.
     Missed(u64),
 }
 
-/// The last calls and lines from before a feed was opened, until it has read them. What is no longer kept meanwhile is gone
-/// from here, too.
+/// The last calls and lines from before a feed was opened, until the feed has read them. An entry that is dropped
+/// elsewhere meanwhile is lost here, too.
 #[derive(Default)]
 pub(crate) struct Past(VecDeque<Before>);
 
@@ -274,7 +274,8 @@ enum BeforeWhat {
 }
 
 impl Past {
-    /// Takes the next events, `most` at most. Returns those that are kept, and how many are not; `None` if none is left.
+    /// Takes the next `most` entries at most. Returns the events that are still kept, and how many are not; `None` if
+    /// no entry is left.
     pub(crate) fn take(&mut self, most: usize) -> Option<(Vec<Event>, u64)> {
         let (mut events, mut gone) = (Vec::new(), 0);
         if self.0.is_empty() {
@@ -309,8 +310,8 @@ impl Watcher {
         Self(record, at, tells)
     }
 
-    /// Returns at most `most` events after the one with that number. A number that no event has yet is from another run.
-    /// The feed may be late with more than [`QUEUE`] of events up to `replayed`: they happened before it was opened.
+    /// Returns at most `most` events after the one with that number. A number that no event has yet comes from an
+    /// earlier run. Events up to `replayed` happened before the feed was opened, and do not count toward [`QUEUE`].
     pub(crate) fn after(&self, seq: u64, most: usize, replayed: u64) -> Read {
         let kept = self.0.kept();
         let events = &kept.events;
@@ -328,7 +329,7 @@ impl Watcher {
         self.0.kept().events.before()
     }
 
-    /// Gives calls events from now on, if it wants them.
+    /// Makes calls events for a while, because this feed watches them.
     #[cfg(feature = "server")]
     pub(crate) fn look(&self, now: SystemTime) {
         self.0.look(now);
@@ -340,8 +341,8 @@ impl Watcher {
         (kept.events.last, kept.calls.running())
     }
 
-    /// Returns the last calls and lines, at most `most` of each, as events that this feed would have got, and the number
-    /// of the newest event.
+    /// Returns the last calls and lines, at most `most` of each, as events that this feed would have got, and the
+    /// number of the newest event.
     pub(crate) fn past(&self, most: usize, wanted: &Wanted) -> (u64, Past) {
         let mut kept = self.0.kept();
         let mut past = VecDeque::new();
@@ -363,7 +364,8 @@ impl Watcher {
         (kept.events.last, Past(past))
     }
 
-    /// Adds an event that counts the calls without events, if there were some in an earlier second. Calls go on to be kept.
+    /// Adds an event with the number of calls without events, if there were any in an earlier second. Calls go on being
+    /// events.
     pub(crate) fn settle(&self, now: SystemTime) {
         self.0.look(now);
         self.0.settle(unix_ms(now));

@@ -1,4 +1,4 @@
-//! What feeds tell of arguments, for the fuzzers.
+//! What feeds show of arguments, for the fuzzers.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::arguments::{Arguments, Told};
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 
-/// Returns what is told of a value: its shape, and the value masked. `secret` is known as one.
+/// Returns what feeds show of a value: its shape, and the value masked. `secret` is a known secret.
 pub(crate) fn told(value: &Value, secret: &str) -> Vec<String> {
     let mut knows = Scrubber::default();
     knows.know(secret);

@@ -1,9 +1,9 @@
 //! The last lines of each server: what it writes to standard error, its log messages, and the changes of its state; and
-//! lines of the host itself.
+//! lines of mcp-host itself.
 //!
-//! **Invariant:** a line is kept as it was written, since a server may write faster than secrets can be looked for, and
-//! shown without the secrets that are known by then. The lines of one server take `limits.lines` at most, those of all
-//! [`ALL`].
+//! **Invariant:** a line is kept as it was written, since a server may write faster than secrets can be searched for.
+//! It is shown without the secrets that are known by then. The lines of one server take `limits.lines` bytes at most,
+//! those of all servers [`ALL`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) enum Source {
     Log,
     /// A change of a server's state.
     State,
-    /// The host itself.
+    /// mcp-host itself.
     Host,
 }
 
@@ -71,7 +71,7 @@ impl Level {
 /// A line as it comes in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
-    /// The server's name in the config; `None` for a line of the host.
+    /// The server's name in the config; `None` for a line of mcp-host.
     pub(crate) server: Option<&'a Arc<str>>,
     pub(crate) source: Source,
     pub(crate) level: Level,
@@ -150,7 +150,7 @@ impl Ring {
     }
 }
 
-/// The lines of all servers by their names; those of the host have no name.
+/// The lines of all servers by their names; those of mcp-host have no name.
 pub(super) struct Lines {
     rings: BTreeMap<Arc<str>, Ring>,
     bytes: usize,
@@ -221,7 +221,7 @@ impl Lines {
         events.into_iter().map(Arc::new).chain(has_event.then_some(line)).collect()
     }
 
-    /// Drops a part of the largest ring for as long as all are too large.
+    /// While the lines of all servers are too many, drops a part of the largest ring.
     fn make_room(&mut self) {
         while self.bytes > ALL {
             let Some(largest) = self.rings.values_mut().max_by_key(|ring| ring.bytes) else { return };
@@ -241,7 +241,7 @@ impl Lines {
         }
     }
 
-    /// Returns the last lines of one server, or of all and of the host, the oldest first.
+    /// Returns the last lines of one server, or of all and of mcp-host, the oldest first.
     pub(super) fn last(&self, most: usize, server: Option<&str>) -> Vec<Arc<Line>> {
         let of = |name: &str| server.is_none_or(|server| server == name);
         let rings = self.rings.iter().filter(|(name, _)| of(name));

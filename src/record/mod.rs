@@ -1,14 +1,20 @@
-//! What a host remembers of the last minutes: its calls, the lines of its servers, and the events of its feeds.
+//! What an mcp-host process remembers of the last minutes: its calls, the lines of its servers, and the events of its
+//! feeds.
 //!
 //! In: calls as they begin and end (`observe/mod.rs`), lines, and changes, each with its time. Out: events, read by the
-//! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. A call is its names, sizes,
-//! times, and outcome. While somebody looks at calls, and ten minutes longer, 50 a second are also events, and those that run
-//! on for a second. Calls that run when somebody begins to look become events then (`Record::join`). Arguments and
-//! results are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
-//! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Over a mebibyte of them that it did not read
-//! it begins anew. Start at `Record::line` and
-//! `Record::begin`; `calls.rs` has the calls, `passed.rs` those at which nobody looked, `lines.rs` the lines, `window.rs` what servers did in the last
-//! minutes, `feed.rs` the events and how feeds read them.
+//! feeds of the status socket and the page. **Invariant:** nothing here waits, and each table has a cap.
+//!
+//! A call is kept as its names, sizes, times, and outcome. While a feed watches calls, and for ten minutes longer, 50
+//! calls a second are events, too, and so are others that run for over a second. Calls that run already when a feed
+//! begins to watch become events then (`Record::join`). Arguments and results are kept only while a feed asks for them
+//! (`arguments.rs`).
+//!
+//! A feed has no queue of its own: all feeds read the same [`EVENTS`], so a feed that reads nothing costs no memory and
+//! no call. A feed that is more than a mebibyte of events behind starts again with the newest.
+//!
+//! Start at `Record::line` and `Record::begin`; `calls.rs` has the calls, `passed.rs` the calls without events,
+//! `lines.rs` the lines, `window.rs` what servers did in the last minutes, `feed.rs` the events and how feeds read
+//! them.
 
 mod arguments;
 mod calls;
@@ -59,26 +65,26 @@ use crate::observe::{Begun, Ended, Hears, Listener, Passed, Pending, Wants, is_c
 use crate::observe::{Passing, Subject};
 use crate::protocol::{Method, Raw};
 
-/// How many events are kept at least, for feeds that come back.
+/// How many events are kept at least, for feeds that reconnect.
 const EVENTS: usize = 4096;
 /// How many calls that begin in one second have events.
 const BUSY: u64 = 50;
-/// Separates the second from that number.
+/// Separates, in `Inner::busy`, the second from the number of calls.
 const PLACES: u64 = 64;
 /// The most feeds at once at the status socket, and the most by the page.
 const FEEDS: usize = 16;
 const FEEDS_OF_PAGE: usize = 8;
-/// How long calls have events after somebody has last looked at them. All of them, always, would cost each small call a
-/// twentieth of the host's processor time; to keep the last ones in brief (`passed.rs`) does not.
+/// How long calls are events after a feed has last watched them. If all calls always were, a small call would cost a
+/// twentieth more CPU time; keeping the last ones in brief (`passed.rs`) does not.
 const LOOKED: Duration = Duration::from_secs(600);
 
-/// What a host remembers.
+/// The record of an mcp-host process. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Record(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Whether somebody can ask for it, so that anything is kept.
+    /// Whether anything is kept: only if something can read it.
     is_on: AtomicBool,
     kept: Mutex<Kept>,
     /// The last calls without events.
@@ -127,7 +133,7 @@ pub(crate) struct Change<'a> {
 }
 
 impl Record {
-    /// Returns what is counted. That goes on whether anything is kept or not.
+    /// Returns the counters. They count whether anything is kept or not.
     pub(crate) fn counts(&self) -> &Counts {
         &self.0.counts
     }
@@ -198,7 +204,7 @@ impl Record {
         kept.timelines.forget(server);
     }
 
-    /// Reads what is counted of servers, once a second: somebody looks at them now.
+    /// Reads the counters of servers, at most once a second. Called while a feed is about servers.
     #[cfg(feature = "server")]
     pub(crate) fn read<'a>(&self, now: SystemTime, servers: impl Iterator<Item = (&'a str, &'a ServerCounts)>) {
         lock(&self.0.windows).read(unix_ms(now), servers);
@@ -210,8 +216,8 @@ impl Record {
         (self.kept().timelines.of(server), lock(&self.0.windows).of(server))
     }
 
-    /// Begins to watch, and to ask for so much of arguments. Returns `None` if those who watch at that place have as many
-    /// feeds as they may.
+    /// Opens a feed that shows this much of arguments. Returns `None` if there are as many feeds at that place as
+    /// allowed.
     pub(crate) fn watch(&self, at: At, arguments: Arguments) -> Option<Watcher> {
         let most = match at {
             At::Socket => FEEDS,
@@ -234,12 +240,12 @@ impl Record {
             line.write(&mut out);
             out
         };
-        // Secrets are looked for in each line: not while others wait for the record.
+        // Writing searches each line for secrets, so it happens after the lock is released.
         lines.iter().map(write).collect()
     }
 
-    /// Tells of a call that runs, and of whose beginning nobody was told: somebody looks at calls now. `subject` is what
-    /// becomes known of it from now on.
+    /// Adds a running call whose beginning was no event, because a feed watches calls now. `subject` collects what
+    /// becomes known of the call from now on.
     #[cfg(feature = "server")]
     pub(crate) fn join(&self, passing: &Passing, tally: &Tally, subject: &Arc<Subject>) {
         let ago = tally.begun().map(|begun| begun.elapsed()).unwrap_or_default();
@@ -262,14 +268,14 @@ impl Record {
         }
     }
 
-    /// Gives calls events for the next [`LOOKED`]: somebody looks at them now.
+    /// Makes calls events for the next [`LOOKED`], because a feed watches them now.
     fn look(&self, now: SystemTime) {
         if self.0.calls_told_until.fetch_max(unix_ms(now + LOOKED), Ordering::Relaxed) == 0 {
             self.briefs().forget_counts();
         }
     }
 
-    /// Returns the time in milliseconds since 1970 if calls have events now.
+    /// Returns the time in milliseconds since 1970 if calls are events now.
     fn tells_calls(&self) -> Option<u64> {
         let until = self.0.calls_told_until.load(Ordering::Relaxed);
         if until == 0 {
@@ -277,7 +283,7 @@ impl Record {
         }
         let now = unix_ms(self.now());
         if until <= now {
-            // Somebody may look at this moment, and that counts.
+            // If a feed begins to watch at this moment, its later time is kept.
             let _ = self.0.calls_told_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
             return None;
         }
@@ -292,7 +298,7 @@ impl Record {
         lock(&self.0.passed)
     }
 
-    /// Adds the end of a call that was told of while it ran.
+    /// Adds the end of a call that became an event while it ran.
     fn left(&self, number: u64, passed: Passed) {
         let mut kept = self.kept();
         let Some(call) = kept.calls.joined(number) else { return };
@@ -303,7 +309,7 @@ impl Record {
         self.tell();
     }
 
-    /// Adds an event that says how many calls had none of their own, if there were some in an earlier second.
+    /// Adds an event that says how many calls were no events, if there were any in an earlier second.
     fn settle(&self, at: u64) {
         let counted = self.briefs().counted(at);
         if !counted.is_empty() {
@@ -312,7 +318,7 @@ impl Record {
         }
     }
 
-    /// Claims one of the places that a second has for calls with events. Returns whether one was free.
+    /// Claims one of the events that calls may have in a second. Returns whether one was free.
     fn has_place(&self, now: u64) -> bool {
         let second = now / 1000;
         let place = |busy: u64| match (busy / PLACES == second, busy % PLACES) {
@@ -378,7 +384,7 @@ impl Listener for Record {
             return self.left(number, call);
         }
         let counts = self.0.calls_told_until.load(Ordering::Relaxed) > 0;
-        // What falls out is dropped when others can have the lock again.
+        // The oldest call is freed after the lock is released.
         let oldest = self.briefs().push(call, counts, || self.now());
         drop(oldest);
     }
@@ -388,7 +394,7 @@ impl Listener for Record {
     }
 }
 
-/// Hears of the progress of one call.
+/// Receives the progress of one call.
 struct Hearing {
     call: Weak<Call>,
     record: Weak<Inner>,

@@ -1,8 +1,9 @@
-//! The last calls without events, in brief: those that begin while nobody looks, and those that are too many in one second.
-//! They become calls that feeds are told of when somebody asks for the past. While somebody looks, they are counted by server.
+//! The last calls without events, in brief: those that began while no feed watched calls, and those beyond the limit
+//! for one second. They become calls that feeds see when a feed asks for the past. While a feed watches, they are
+//! counted by server.
 //!
-//! **Invariant:** to keep one costs a call a lock, a place of two cache lines that is there already, and the end of the oldest
-//! one. The wall clock is read once a second at most, since that costs as much as the rest.
+//! **Invariant:** keeping a call costs it a lock, writing a slot of two cache lines that exists already, and freeing
+//! the oldest call. The wall clock is read once a second at most, since reading it costs as much as the rest.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::protocol::Method;
 
 /// How many calls are kept unless a limit is set.
 pub(super) const USUAL: usize = 1000;
-/// For how long one look at the wall clock counts. It jumps where the other one stands still: while a machine sleeps.
+/// For how long one reading of the wall clock is used. While a machine sleeps, the wall clock goes on and the other
+/// clock stops.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One call, as small as it can be.
@@ -31,7 +33,7 @@ pub(super) struct Brief {
     pub(super) door: Option<&'static str>,
     /// The server and the target, if it was routed.
     pub(super) aim: Option<(Arc<Whose>, Arc<str>)>,
-    /// Tenths of milliseconds: all, and those that it waited for its server, its turn, and a person.
+    /// Tenths of milliseconds: the whole call, and in `waits` the waits for its server, its turn, and a person.
     took: u32,
     waits: [u32; 3],
     bytes_in: u32,
@@ -39,7 +41,7 @@ pub(super) struct Brief {
     pub(super) end: End,
     pub(super) kind: Option<Kind>,
     pub(super) is_cached: bool,
-    /// What few calls have.
+    /// What only few calls have.
     rare: Option<Box<Rare>>,
 }
 
@@ -126,10 +128,10 @@ pub(super) struct LastPassed {
     most: usize,
     /// The oldest first.
     ring: VecDeque<Brief>,
-    /// What is counted since it was taken last, and the second in which that began.
+    /// The counts since they were last taken, and the second in which they began.
     counted: Vec<Counted>,
     second: u64,
-    /// The last look at the wall clock.
+    /// The last reading of the wall clock.
     seen: Option<(Instant, u64)>,
 }
 
@@ -145,7 +147,7 @@ impl LastPassed {
         self.ring.drain(..self.ring.len().saturating_sub(most));
     }
 
-    /// Adds a call, and counts it if `counts`. Returns the one that falls out.
+    /// Adds a call, and counts it if `counts`. Returns the oldest call if there is no room for it any more.
     pub(super) fn push(&mut self, call: Passed, counts: bool, now: impl FnOnce() -> SystemTime) -> Option<Brief> {
         let over = call.over.at;
         let since = |seen: Instant| over.saturating_duration_since(seen);
@@ -185,14 +187,14 @@ impl LastPassed {
         }
     }
 
-    /// Takes what is counted, once its second is over.
+    /// Takes the counts, once their second is over.
     pub(super) fn counted(&mut self, now: u64) -> Vec<Counted> {
         if self.second == now / 1000 {
             return Vec::new();
         }
         let mut all: Vec<Counted> = Vec::new();
         for counted in self.counted.drain(..) {
-            // After a reload a server is another one of the same name.
+            // After a reload, the counts of one server may be in two entries of the same name.
             match all.iter_mut().find(|known| known.server() == counted.server()) {
                 Some(known) => {
                     known.calls += counted.calls;

@@ -1,8 +1,9 @@
-//! What each server did in the last minutes: the changes of its state, how many calls it had, how long they took, and
-//! how many failed.
+//! What each server did in the last minutes: its changes of state, how many calls it had, how long they took, and how
+//! many failed.
 //!
-//! **Invariant:** a call pays nothing for it. The numbers are differences between readings of the counters (`counts`),
-//! which somebody takes once a second while a feed is about servers. So they reach back to when somebody began to look.
+//! **Invariant:** a call pays nothing for this. The numbers are differences between readings of the counters
+//! (`counts`), which are taken once a second while a feed is about servers. So they reach back only to the first such
+//! reading.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const ERRORS: [End; 3] = [End::ToolError, End::Error, End::HostError];
 #[derive(Default)]
 pub(super) struct Timelines(BTreeMap<Arc<str>, VecDeque<(u64, Arc<State>)>>);
 
-/// One change, as feeds tell it.
+/// One change, as feeds show it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Moment {
     at: u64,
@@ -132,7 +133,7 @@ impl Windows {
         if now < self.last + 900 && now >= self.last {
             return;
         }
-        // Nobody has looked for longer than there are slices, or the clock was set back.
+        // The last reading is older than all slices together, or the clock was set back.
         if now < self.last || now > self.last + SLICE * SLICES as u64 {
             self.servers.clear();
         }
@@ -192,8 +193,8 @@ fn rate(calls: u64, milliseconds: u64) -> f64 {
     f64::from(tenths) / 10.0
 }
 
-/// Returns the time, in milliseconds, that this share of calls took at most: within its bucket, by its place there. A time
-/// above the last bound is told as that bound.
+/// Returns the time, in milliseconds, that this share of calls took at most, interpolated within its bucket. A time
+/// above the last bound counts as that bound.
 #[expect(clippy::cast_precision_loss, reason = "a share of so many calls has no exact place anyway")]
 fn percentile(buckets: &Taken, share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().sum();

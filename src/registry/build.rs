@@ -1,9 +1,9 @@
 //! Merges the parts of all servers into one catalog.
 //!
-//! A server's part is made once for each of its offers, which are its lists at one time (`part.rs`). A merge takes the part
-//! as it is, unless one of its names collides with another server's; then that server alone gets its names anew
-//! (`settle.rs`). So the cost of a merge grows with the servers and with the names that could collide, not with the
-//! definitions.
+//! A server's part is made once for each of its offers, which are its lists at one time (`part.rs`). A merge takes the
+//! part unchanged, unless one of its names collides with another server's; then the names of that server alone are
+//! decided again (`settle.rs`). So the cost of a merge grows with the servers and with the names that could collide,
+//! not with the definitions.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn join(kind: Kind, servers: &Servers, owners: &mut Owners, page: usize) -> List
     list.finish()
 }
 
-/// Returns what a server shows beside the others.
+/// Returns the piece of a server: what it shows in this list beside the other servers.
 fn piece(part: &Arc<Part>, kind: Kind, around: Around<'_>) -> Arc<Piece> {
     let sheet = part.sheet(kind);
     let make = |settled, before| Arc::new(Piece::new(&part.origin, part.list(kind), settled, before));

@@ -1,8 +1,8 @@
 //! The canonical form of a definition, which is the same however a server spells it: what pins hash and changes compare.
 //!
-//! It is the form of RFC 8785, with two rules for what that leaves out. A number is written as the RFC says only if that
-//! keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with equal names all
-//! count and keep their order, because readers differ in which one they take.
+//! It is the form of RFC 8785, with two rules for cases that the RFC leaves open. A number is written as the RFC says
+//! only if that keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with
+//! equal names all count and keep their order, because JSON parsers differ in which one they use.
 
 use super::tree::{Item, Tree, characters, first_of, inside};
 
@@ -92,7 +92,7 @@ fn units(inner: &str) -> Vec<u16> {
     units
 }
 
-/// Writes a string: of all escapes only those stay that JSON demands.
+/// Writes a string with only those escapes that JSON demands.
 fn string(raw: &str, out: &mut Vec<u8>) {
     let mut rest = inside(raw);
     out.push(b'"');
@@ -124,7 +124,7 @@ fn escaped(character: char, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Writes a number as RFC 8785 does if that keeps its value; everything else as it stands.
+/// Writes a number as RFC 8785 does if that keeps its value; everything else unchanged.
 fn number(raw: &str, out: &mut Vec<u8>) {
     let is_small = raw.len() <= 15 && raw.bytes().all(|byte| byte.is_ascii_digit());
     match (!is_small).then(|| shortest(raw)).flatten() {

@@ -33,7 +33,7 @@ use crate::protocol::{ProtocolVersion, Raw};
 pub struct Catalog {
     lists: [Listing; 4],
     servers: Servers,
-    /// The owners of names without a prefix, as far as they were known.
+    /// The owners of names without a prefix, as known when the catalog was made.
     owners: Owners,
     /// The view through which it is seen.
     lens: Option<Arc<Lens>>,
@@ -83,7 +83,7 @@ pub enum BadCursor {
     #[error("the list has changed since that cursor was given; list again from the start")]
     Stale,
     /// It is not a cursor of ours.
-    #[error("no cursor of this list")]
+    #[error("not a cursor of this list")]
     Foreign,
 }
 
@@ -218,7 +218,7 @@ impl Catalog {
         self.named(Kind::Tools, name)
     }
 
-    /// Resolves the name of a prompt in the same way.
+    /// Resolves the name of a prompt by the same rules as [`Catalog::tool`].
     #[must_use]
     pub(crate) fn prompt(&self, name: &str) -> Resolution {
         self.named(Kind::Prompts, name)
@@ -260,7 +260,7 @@ impl Catalog {
         {
             return Resolution::Found(part.target(stripped.into()));
         }
-        // A server behind a host: its URIs are known there as they are here.
+        // The alias is that of a server behind another mcp-host, which knows the URI in this form.
         if let Some(host) = uri_head(uri).and_then(|alias| self.servers.reserved_by(alias)) {
             return Resolution::Found(host.target(uri.into()));
         }
@@ -328,7 +328,7 @@ impl Catalog {
         self.servers.all().iter().map(|part| (part.server(), part.offer()))
     }
 
-    /// Returns what requests of this kind are judged by; `None` if they all pass.
+    /// Returns the rules that requests of this kind are judged by; `None` if they all pass.
     pub(crate) fn judged(&self, action: Action, subject: &Subject<'_>) -> Option<Ruled> {
         self.lens.as_ref()?.judged(action, subject)
     }
@@ -348,7 +348,8 @@ impl Catalog {
         Self { lists, servers, owners, lens, index: OnceLock::new() }
     }
 
-    /// Returns the same catalog with what `edit` makes of each server's tools, and with tools of the host.
+    /// Returns the same catalog, with each server's tools replaced by what `edit` returns, and mcp-host's own tools
+    /// added.
     pub(super) fn with_tools(
         &self,
         own: impl IntoIterator<Item = Arc<Piece>>,
@@ -367,19 +368,20 @@ impl Catalog {
         Self { lists, index: OnceLock::new(), ..self.clone() }
     }
 
-    /// Returns the index of the tools, if somebody has searched before.
+    /// Returns the index of the tools, if it was built already.
     pub(crate) fn index_now(&self) -> Option<Arc<Index>> {
         self.index.get().cloned()
     }
 
-    /// Returns the index of the tools. Making it takes milliseconds: not on a thread that others wait on.
+    /// Returns the index of the tools. Building it takes milliseconds, so this must not run on a thread that others
+    /// wait on.
     pub(crate) fn index(&self) -> Arc<Index> {
         let entries = || self.each(Kind::Tools).filter(|entry| !is_own(entry.name())).cloned().collect();
         Arc::clone(self.index.get_or_init(|| Arc::new(Index::new(entries()))))
     }
 
-    /// Reports whether the view shows the resource that a URI leads to: it shows it itself, or a template of it, or a
-    /// tool that links to it.
+    /// Reports whether the view shows the resource that a URI leads to: the view shows the resource, a template that
+    /// matches the URI, or a tool that links to it.
     fn shows(&self, lens: &Lens, target: &Target) -> bool {
         let exposed = exposed_uri(&target.alias, &target.name, target.uris);
         if lens.hides_resource(&target.alias, &exposed, &target.name) {
@@ -395,7 +397,7 @@ impl Catalog {
         &self.lists[kind as usize]
     }
 
-    /// Resolves what servers call by a name under which it is not shown; `None` if none does.
+    /// Resolves a server's own name that is not an exposed name; `None` if no server has it.
     fn held(&self, kind: Kind, raw: &str, is_free: impl Fn(&Entry) -> bool) -> Option<Resolution> {
         let mut holders = self.list(kind).raw(raw).filter(|entry| is_free(entry));
         let first = holders.next()?;

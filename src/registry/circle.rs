@@ -16,7 +16,7 @@ use crate::protocol::Raw;
 /// The most prefixes that are followed. Longer names do not fit anyway.
 const PREFIXES: usize = 8;
 
-/// Reports whether a definition is another one of the same server that came back through us.
+/// Reports whether the definition is another definition of the same server that came back through us.
 pub(super) fn closes(kind: Kind, servers: &Servers, from: &Part, definition: &Definition) -> bool {
     let mut name: &str = &definition.name;
     for _ in 0..PREFIXES {
@@ -34,7 +34,7 @@ fn leads_to<'a>(kind: Kind, servers: &'a Servers, name: &str) -> Option<&'a Arc<
     if kind.has_names() { servers.by_alias(servers.bearer(name)?.as_str()) } else { servers.by_alias(head(name)?) }
 }
 
-/// Returns what stands in a URI where the alias would stand.
+/// Returns the text at the start of a URI where an alias would be.
 pub(super) fn head(uri: &str) -> Option<&str> {
     Some(uri.split_once('+')?.0)
 }

@@ -1,4 +1,4 @@
-//! Definitions with less in them: what models do not need is left out, and long texts are cut. Pure.
+//! Shortens definitions: leaves out what models do not need, and cuts long texts. Pure.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::protocol::Raw;
 const TOOL: usize = 200;
 const ARGUMENT: usize = 80;
 
-/// Returns a definition with less in it; `None` if nothing goes, or if it cannot be read.
+/// Returns a shortened definition; `None` if nothing can be left out, or if it cannot be read.
 pub(super) fn compacted(definition: &Raw, how: Compact) -> Option<Raw> {
     if how == Compact::Off {
         return None;

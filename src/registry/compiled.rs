@@ -56,7 +56,8 @@ impl fmt::Display for Why {
 }
 
 /// Finds a tool's schemas that cannot be used. Patterns compile to automata that match in linear time, and a schema
-/// that could be much work is not compiled. May take milliseconds: not for a task that others wait on.
+/// that could be much work is not compiled. This may take milliseconds, so it must not run in a task that others wait
+/// on.
 pub(super) fn faults<'a>(tool: &'a Arc<str>, definition: &'a Raw) -> impl Iterator<Item = Fault> + use<'a> {
     ["inputSchema", "outputSchema"].into_iter().filter_map(|member| {
         let why = check(&definition.member(member)?).err()?;
@@ -95,8 +96,8 @@ pub(crate) struct Schema(
 
 #[cfg(any(feature = "validate", test))]
 impl Schema {
-    /// Returns what is wrong with a value: places (JSON Pointers), and what is wrong there, without the values. At most
-    /// so many.
+    /// Returns what is wrong with a value: JSON Pointers, each with a description that does not repeat the value.
+    /// Returns `most` mistakes at most.
     pub(crate) fn wrong(&self, value: &Raw, most: usize) -> Vec<(String, String)> {
         let Ok(value) = value.read::<Value>() else { return vec![(String::new(), "is no JSON".to_owned())] };
         let errors = self.0.iter_errors(&value).take(most);
@@ -104,7 +105,7 @@ impl Schema {
     }
 }
 
-/// Compiles a schema. May take milliseconds: not for a task that others wait on.
+/// Compiles a schema. This may take milliseconds, so it must not run in a task that others wait on.
 pub(super) fn compile(schema: &Raw) -> Result<Schema, Why> {
     if schema.as_bytes().len() > BYTES {
         return Err(Why::Long);

@@ -9,7 +9,7 @@ use crate::name::ServerName;
 /// One server's contribution to the catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct Contribution {
-    /// The index by which the caller knows the server.
+    /// The index that the caller uses for the server.
     pub(crate) server: usize,
     /// Its alias.
     pub(crate) alias: ServerName,

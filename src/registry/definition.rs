@@ -1,4 +1,5 @@
-//! Checks and repairs one definition of a list, and finds the places where the catalog will write other names into it.
+//! Checks and repairs one definition of a list, and finds the positions where the catalog will write other names into
+//! it.
 //!
 //! Some clients refuse a whole list over one bad entry, so a definition leaves here in a form that all clients accept,
 //! or not at all. A valid definition keeps every byte. `schema.rs` handles the schemas of tools.

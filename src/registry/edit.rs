@@ -1,7 +1,8 @@
-//! What settings make of a tool: the definition that clients see, and the arguments that the server gets.
+//! Applies the config's settings to a tool: makes the definition that clients see, and the arguments that the server
+//! gets.
 //!
 //! In: the server's definition and the settings. Out: the edited definition, and an [`ArgumentEdit`] for its calls.
-//! **Invariant:** a preset value is in no definition, no error, and no hash of either; only the server gets it.
+//! **Invariant:** a preset value appears in no definition, no error, and no hash of these; only the server gets it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct ArgumentEdit {
     known: HashSet<String>,
 }
 
-/// What becomes of one argument.
+/// How one argument changes on its way to the server.
 #[derive(Debug)]
 struct Rule {
     raw: String,
@@ -35,21 +36,21 @@ struct Rule {
     preset: Sent,
 }
 
-/// What the server gets.
+/// The value that the server gets for an argument.
 #[derive(Debug)]
 enum Sent {
     /// What the client sends.
     AsGiven,
-    /// What the client sends, else this.
+    /// What the client sends, or this value if it sends none.
     Default(Preset),
-    /// This, whatever the client sends.
+    /// This value, whatever the client sends.
     Always(Preset),
 }
 
-/// Members of a schema's root that may say something of its properties, in a way that no edit follows.
+/// Members of a schema's root that may describe its properties in ways that an edit cannot change.
 pub(super) const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// Applies settings to a definition; `None` if they leave it as it is.
+/// Applies settings to a definition; `None` if they change nothing.
 ///
 /// # Errors
 /// With the reason why the arguments of the tool cannot be edited.
@@ -136,7 +137,7 @@ fn arguments(json: &mut Raw, settings: &BTreeMap<String, Argument>) -> Result<Ar
     Ok(ArgumentEdit { rules, known })
 }
 
-/// Returns the name by which clients must send a required argument; `None` if they need not.
+/// Returns the name under which clients must send a required argument; `None` if they need not send it.
 fn needed<'a>(raw: &'a str, rules: &'a [Rule]) -> Option<&'a str> {
     match rules.iter().find(|rule| rule.raw == raw) {
         None => Some(raw),
@@ -146,8 +147,8 @@ fn needed<'a>(raw: &'a str, rules: &'a [Rule]) -> Option<&'a str> {
 }
 
 impl Rule {
-    /// Makes the rule for one argument; `None` if there is nothing to do on a call. An argument that the tool does not
-    /// list is not sent, and a client may not send it in place of one that is hidden or preset.
+    /// Makes the rule for one argument; `None` if calls do not change it. An argument that the tool does not list is
+    /// not sent, and a client may not send it in place of one that is hidden or preset.
     fn of(raw: &str, argument: &Argument, is_listed: bool) -> Option<Self> {
         let is_hidden = argument.hide == Some(true) || (!is_listed && argument.value.is_some());
         let preset = match (&argument.value, &argument.default) {
@@ -167,8 +168,8 @@ impl ArgumentEdit {
     /// Returns the arguments for the server.
     ///
     /// # Errors
-    /// With the reason why a client may not send these arguments. Servers differ in how they read keys that are given
-    /// twice or in another case (`docs/hazards.md` H37), so what is checked here must be what they read.
+    /// With the reason why a client may not send these arguments. Servers differ in how they read keys that occur twice
+    /// or in another case (`docs/hazards.md` H37), so the arguments checked here must be the ones that servers read.
     pub(crate) fn apply(&self, given: Option<&Raw>) -> Result<Raw, String> {
         let none = Raw::empty_object();
         let given = given.filter(|given| given.is_object()).unwrap_or(&none);
@@ -198,7 +199,7 @@ impl ArgumentEdit {
         Ok(Raw::trusted(format!("{{{}}}", out.join(",")).into()))
     }
 
-    /// Returns arguments for the server as people may see them: without those that no client knows.
+    /// Returns arguments for the server in a form that people may see: without those that are hidden from clients.
     pub(crate) fn without_hidden(&self, sent: &Raw) -> Raw {
         let hidden = self.rules.iter().filter(|rule| rule.shown.is_none());
         hidden.fold(sent.clone(), |sent, rule| sent.without_member(&rule.raw))
@@ -221,12 +222,12 @@ impl ArgumentEdit {
     }
 }
 
-/// Reports whether two names are equal but for the case of letters, as servers match them that ignore it.
+/// Reports whether two names are equal except for case, as servers match them that ignore case.
 fn folds_equal(one: &str, other: &str) -> bool {
     one.chars().map(folded).eq(other.chars().map(folded))
 }
 
-/// Returns the letter that stands for all cases of a letter (Unicode's simple folding).
+/// Returns the letter that represents all cases of a letter (Unicode's simple folding).
 fn folded(letter: char) -> char {
     let single = |mut letters: Box<dyn Iterator<Item = char>>, or| match (letters.next(), letters.next()) {
         (Some(one), None) => one,

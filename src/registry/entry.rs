@@ -1,7 +1,7 @@
 //! One definition as clients see it, made from what its server listed.
 //!
-//! A list is written straight from the servers' definitions (`listing.rs`). Only a definition that somebody looks at by
-//! itself, such as that of a called tool, is kept in this form.
+//! A list is written straight from the servers' definitions (`listing.rs`). Only a definition that is needed by itself,
+//! such as that of a called tool, is kept in this form.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -45,26 +45,26 @@ struct Shown {
     edit: Option<Arc<ArgumentEdit>>,
     /// The rules that its calls are judged by, if there are any.
     rules: Option<Arc<Ruled>>,
-    /// The definition with its exposed name, once somebody has looked at it.
+    /// The definition with its exposed name, made on first use.
     definition: OnceLock<Raw>,
-    /// The hash of what its server sent, once a call is written down.
+    /// The hash of what its server sent, computed when a call is first recorded.
     stated_pin: OnceLock<Pin>,
     /// Its schemas (of arguments, of results), compiled once a call needs them.
     #[cfg(any(feature = "validate", test))]
     schemas: [OnceLock<Option<Result<Schema, Why>>>; 2],
 }
 
-/// The server of an entry.
+/// The server that an entry comes from.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// The index by which the caller knows the server.
+    /// The index that the caller uses for the server.
     pub(super) server: usize,
     pub(super) alias: ServerName,
     /// How its URIs are shown.
     pub(super) mode: UriMode,
 }
 
-/// A definition that is shown, and under which name.
+/// A definition to show, and its name.
 #[derive(Debug)]
 pub(super) struct Named {
     /// The index of the definition in its server's list.
@@ -161,13 +161,13 @@ impl Entry {
         })
     }
 
-    /// Reports whether both are the same tool of the same server.
+    /// Reports whether both entries are the same tool of the same server.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         self.server() == other.server() && self.raw_name() == other.raw_name()
     }
 
-    /// Reports whether results of another tool can stand for those of this one: a client may check them against the
-    /// output schema of this one.
+    /// Reports whether results of another tool can replace those of this tool. A client may check them against the
+    /// output schema of this tool.
     pub(crate) fn can_be_replaced_by(&self, other: Option<&Self>) -> bool {
         let schema = |entry: &Self| entry.definition().member("outputSchema").map(|schema| Pin::of(&schema, &[]));
         schema(self).is_none_or(|own| other.and_then(schema) == Some(own))
@@ -180,7 +180,7 @@ impl Entry {
     }
 
     /// Returns a schema of it as clients see it, or why it cannot be used; `None` if it has none. Compiles it first,
-    /// which may take milliseconds: not on a thread that others wait on.
+    /// which may take milliseconds, so this must not run on a thread that others wait on.
     #[cfg(any(feature = "validate", test))]
     pub(crate) fn schema(&self, which: SchemaOf) -> Option<&Result<Schema, Why>> {
         let compiled = || Some(compile(&self.definition().member(which.member())?));
@@ -194,7 +194,7 @@ impl Entry {
         names.into_iter().map(|(name, _)| name.into_owned()).collect()
     }
 
-    /// Returns the definition with the server's own name for it: it is made already.
+    /// Returns the definition with the server's own name for it. Nothing has to be made for this.
     pub(crate) fn source_text(&self) -> &str {
         self.source().json.as_str()
     }
@@ -214,18 +214,18 @@ impl Entry {
         Pin::of(self.definition(), &[])
     }
 
-    /// Returns the hash of its definition as its server sent it, without what `ignore` names: what is approved. `ignore` is
-    /// the same each time.
+    /// Returns the hash of its definition as its server sent it, without what `ignore` names. This hash is what a user
+    /// approves. `ignore` must be the same each time.
     pub(crate) fn stated_pin(&self, ignore: &[Pointer]) -> Pin {
         *self.0.stated_pin.get_or_init(|| Pin::of(self.source().as_said(), ignore))
     }
 
-    /// Returns what counts of what its server says of it: no more than was approved, where that is known.
+    /// Returns the annotations that apply: those of its server, but no more than was approved if that is known.
     pub(crate) fn hints(&self) -> Hints {
         self.source().counts.as_deref().copied().unwrap_or_else(|| hints::said(&self.source().json))
     }
 
-    /// Returns what counts of what its server says of it, if that is less than it says.
+    /// Returns the annotations that apply, if they claim less than its server does.
     pub(crate) fn lesser_hints(&self) -> Option<Hints> {
         self.source().counts.as_deref().copied()
     }
@@ -252,18 +252,18 @@ impl Entry {
         self.0.is_bare
     }
 
-    /// Reports whether it shows the same definition of the same list under the same name.
+    /// Reports whether the entry shows the same definition of the same list under the same name.
     pub(super) fn is(&self, named: &Named) -> bool {
         (self.0.at, self.0.is_bare) == (named.at, named.is_bare) && self.0.exposed == named.exposed
     }
 
-    /// Reports whether both are the same value, made once.
+    /// Reports whether both are one value, not only equal ones.
     #[cfg(test)]
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Reports whether the definition is one of these in its server's list.
+    /// Reports whether the definition's index in its server's list is among these.
     pub(super) fn is_among(&self, sorted: &[u32]) -> bool {
         sorted.binary_search(&self.0.at).is_ok()
     }
@@ -273,7 +273,7 @@ impl Entry {
         &self.0.list
     }
 
-    /// Reports whether it links to this user interface.
+    /// Reports whether the definition links to this user interface.
     pub(super) fn links_to(&self, uri: &str) -> bool {
         let Origin { alias, mode, .. } = &*self.0.origin;
         self.source().links.iter().any(|(_, link)| exposed_uri(alias, link, *mode) == uri)
@@ -310,7 +310,7 @@ impl Entry {
         &self.0.list.definitions[self.0.at as usize]
     }
 
-    /// Gives away, part by part, the definition with its exposed name and exposed links.
+    /// Passes the definition, with its exposed name and exposed links, to `part` piece by piece.
     fn parts(&self, mut part: impl FnMut(&[u8])) {
         let definition = self.source();
         let Origin { alias, mode, .. } = &*self.0.origin;
@@ -336,7 +336,7 @@ impl Entry {
     }
 }
 
-/// Gives away a text as a JSON string. Nearly every name consists of letters that need no escape.
+/// Passes a text to `part` as a JSON string. Nearly every name consists of letters that need no escape.
 fn string(text: &str, part: &mut impl FnMut(&[u8])) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         part(b"\"");

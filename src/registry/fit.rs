@@ -1,7 +1,8 @@
-//! Checks whether arguments made for one definition of a tool can fit another: finds what its schema surely refuses.
+//! Checks whether arguments made for one definition of a tool can fit another: finds what the other one's schema surely
+//! refuses.
 //!
-//! **Invariant:** nothing that the schema may allow is refused. Only the arguments themselves are checked, not what is
-//! inside them: that is for the server to decide.
+//! **Invariant:** nothing that the schema may allow is refused. Only the arguments themselves are checked. The values
+//! inside of them are for the server to check.
 
 use serde_json::{Map, Value};
 

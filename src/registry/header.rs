@@ -1,7 +1,7 @@
 //! `x-mcp-header` in input schemas: the arguments that a server wants repeated in HTTP headers.
 //!
-//! The annotation is between us and the server, unless the host is configured to show it to its clients; then we must
-//! check the headers that they send. The headers themselves are handled elsewhere.
+//! The annotation is between mcp-host and the server, unless mcp-host is configured to show it to its clients; then
+//! mcp-host must check the headers that they send. The headers themselves are handled elsewhere.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// What annotations do at a server.
+/// What `x-mcp-header` annotations cause for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ParamHeaders {
     /// Nothing: over stdio, and in every revision with a handshake.

@@ -1,4 +1,4 @@
-//! What stands in front of names and URIs, where the alias of a server would stand. Pure.
+//! Finds what stands at the front of names and URIs, where the alias of a server may be. Pure.
 
 use crate::exposed::{Naming, SCHEME_HEADS, raw_uri};
 use crate::name::ALIAS;
@@ -9,17 +9,18 @@ pub(super) fn is_alias(text: &str) -> bool {
     (1..=ALIAS).contains(&text.len()) && text.bytes().all(is_of_it)
 }
 
-/// Returns what stands in a URI where the alias of a server would stand, unless it is the beginning of a scheme.
+/// Returns what stands at the front of a URI where the alias of a server may be, unless it is the beginning of a
+/// scheme.
 pub(super) fn uri_head(uri: &str) -> Option<&str> {
     let (head, _) = raw_uri(uri)?;
     (!SCHEME_HEADS.contains(&head)).then_some(head)
 }
 
-/// Returns what stands in front of the separators in a name, as far as it may be an alias.
+/// Returns every text in front of a separator in a name that may be an alias.
 pub(super) fn heads<'a>(name: &'a str, naming: &Naming) -> impl Iterator<Item = &'a str> {
     let (bytes, separator) = (name.as_bytes(), naming.separator.as_bytes());
     let mut from = 0;
-    // Each call looks for one. Preparing a search, as `str::match_indices` does, would cost more than the search.
+    // This runs for each call. Preparing a search, as `str::match_indices` does, would cost more than the search.
     let mut next = move || {
         loop {
             let at = from + memchr::memchr(*separator.first()?, bytes.get(from..)?)?;

@@ -1,4 +1,4 @@
-//! What is said of a tool by its annotations, and which of several words counts.
+//! Reads the annotations of a tool, and decides which apply: those of the config, of the server, or what was approved.
 
 use crate::config::{Hints, Layer as _};
 use crate::protocol::Raw;
@@ -24,8 +24,8 @@ fn flag(value: Option<&Raw>) -> Option<bool> {
     }
 }
 
-/// Returns the stricter of what was approved of a tool and what is said of it now: the one that asks for less trust.
-/// Silence asks for less than a claim.
+/// Returns, for each annotation, the stricter of what was approved and what the server says now: the one that asks for
+/// less trust. An annotation that is absent asks for less trust than one that claims something.
 pub(crate) fn stricter(approved: &Hints, said: &Hints) -> Hints {
     let strict = |pick: fn(&Hints) -> Option<bool>, claim: bool| match (pick(approved), pick(said)) {
         (Some(one), Some(other)) if one == claim && other == claim => Some(claim),
@@ -41,8 +41,8 @@ pub(crate) fn stricter(approved: &Hints, said: &Hints) -> Hints {
     hints
 }
 
-/// Returns what counts: the config's word, and where it says nothing, the server's. Where the server changed it since it
-/// was approved, `said` is the stricter of both ([`Entry::hints`](super::Entry::hints)).
+/// Returns the annotations that apply: those of the config, and where it has none, the server's. If the server changed
+/// its annotations since they were approved, `said` is the stricter of both ([`Entry::hints`](super::Entry::hints)).
 pub(crate) fn effective(config: &Hints, said: &Hints) -> Hints {
     let mut hints = *config;
     hints.lay_over(said);

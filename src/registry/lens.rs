@@ -1,8 +1,8 @@
-//! A view, made ready for catalogs: which entries of each server it shows, and what it makes of them.
+//! Prepares a view for use on catalogs: which entries of each server it shows, and how it edits them.
 //!
-//! In: the config of a view and of the servers. Out: a [`Lens`], through which `Catalog::through` shows a catalog. What
-//! a lens makes of one server's piece is made once and kept as long as that piece. **Invariant:** names are those of the
-//! whole catalog: a view takes away and edits, and never renames.
+//! In: the config of a view and of the servers. Out: a [`Lens`], through which `Catalog::through` shows a catalog. The
+//! result for one server's piece is made once, and kept as long as that piece. **Invariant:** names are those of the
+//! whole catalog: a view removes and edits entries, and never renames them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -24,23 +24,24 @@ use crate::name::ServerName;
 use crate::policy::{InForce, Subject};
 use crate::select::{Facts, Range, match_all, matches, may_match, may_name};
 
-/// A view, made ready for these servers. Two lenses are equal if they are the same one.
+/// A view that is prepared for these servers. Two lenses are equal only if they are one value.
 #[derive(Debug)]
 pub(crate) struct Lens {
     id: u64,
-    /// Whether names that no table knows lead nowhere.
+    /// Whether a name that is in no list leads to no server.
     closed: bool,
     view: Arc<config::View>,
     /// The rules that can match the clients it is for; `None` if none can.
     rules: Option<InForce>,
-    /// The servers, by the index by which the caller knows them. Any other server is outside.
+    /// The servers, by the caller's index for each. The view shows nothing of any other server.
     sides: Arc<BTreeMap<usize, Side>>,
-    /// What was made of pieces, by their addresses. A piece is not freed while there is a weak reference to it, so that
-    /// no other one gets its address.
+    /// The results for pieces, by the addresses of the pieces. A piece is not freed while there is a weak reference to
+    /// it, so no other piece gets its address.
     pieces: Mutex<HashMap<usize, Made>>,
 }
 
-/// What was made of a piece; `None` if the view shows it as it is. A piece that kept itself would never be freed.
+/// The result for a piece; `None` if the view shows it unchanged. A strong reference from a piece to itself would keep
+/// it in memory.
 type Made = (Weak<Piece>, Option<Arc<Piece>>);
 
 /// What a lens knows of one server.
@@ -79,7 +80,7 @@ enum Seen {
 }
 
 impl Lens {
-    /// Makes a view ready for these servers, each given by its index.
+    /// Prepares a view for these servers, each given by its index.
     pub(crate) fn new<'a>(
         view: &config::View,
         closed: bool,
@@ -100,12 +101,12 @@ impl Lens {
         Self { id: IDS.fetch_add(1, Ordering::Relaxed), closed, view, rules, sides, pieces: Mutex::default() }
     }
 
-    /// Returns the same view, within these rules.
+    /// Returns the same view, limited by these rules.
     pub(crate) fn within(&self, rules: InForce) -> Self {
         Self::made_of(self.view.clone(), self.closed, self.sides.clone(), Some(rules))
     }
 
-    /// Reports whether both show the same.
+    /// Reports whether both lenses show the same.
     pub(crate) fn shows_as(&self, other: &Self) -> bool {
         self.closed == other.closed && self.view == other.view && self.sides == other.sides && self.rules == other.rules
     }
@@ -120,7 +121,7 @@ impl Lens {
         self.closed || self.rules.is_some()
     }
 
-    /// Returns what clients are told first, in place of the host's own words.
+    /// Returns the instructions that clients get first, in place of mcp-host's own.
     pub(crate) fn instructions(&self) -> Option<&str> {
         self.view.instructions.as_deref()
     }
@@ -131,7 +132,7 @@ impl Lens {
         if self.rules.as_ref().is_some_and(InForce::may_refuse_unlisted) {
             return false;
         }
-        // Its arguments would have to be edited, and its schema is not known.
+        // The tool's arguments would have to be edited, but its schema is not known.
         side.rules.of(raw).is_none_or(|settings| settings.arguments.is_empty())
     }
 
@@ -218,7 +219,7 @@ impl Lens {
         }
     }
 
-    /// Returns what requests of this kind are judged by; `None` if they all pass.
+    /// Returns the rules that requests of this kind are judged by; `None` if they all pass.
     pub(super) fn judged(&self, action: Action, subject: &Subject<'_>) -> Option<Ruled> {
         Ruled::of(self.rules.as_ref()?, action, subject)
     }
@@ -250,7 +251,7 @@ impl Lens {
         }
     }
 
-    /// Returns the settings of a tool: the view's, and where it says nothing, the server's.
+    /// Returns the settings of a tool: the view's, and where it sets nothing, the server's.
     fn settings(&self, side: &Side, entry: &Entry) -> ToolSettings {
         let mut settings = self.view.tools.of(entry.name()).unwrap_or_default();
         if let Some(weaker) = side.rules.of(entry.raw_name()) {
@@ -260,7 +261,7 @@ impl Lens {
     }
 }
 
-/// An entry that is shown: as what, and judged by what.
+/// An entry that is shown, its edited definition, and the rules that its calls are judged by.
 pub(super) type Kept<'a> = (&'a Entry, Option<Edited>, Option<Arc<Ruled>>);
 
 /// Makes entries of edited definitions, all in one list of their own.
@@ -274,7 +275,7 @@ pub(super) fn rewritten(kept: Vec<Kept<'_>>) -> Vec<Entry> {
             None => (entry.source().clone(), entry.edit().cloned()),
             Some(Edited { json, arguments }) => match entry.source().edited(&json) {
                 Some(definition) => (definition, arguments),
-                // What was valid before stays so.
+                // A definition that was valid before the edit stays valid.
                 None => continue,
             },
         };

@@ -1,4 +1,4 @@
-//! One merged list of all servers: the pieces of the servers, and the pages that clients see, written when somebody
+//! One merged list of all servers: the pieces of the servers, and the pages that clients see, written when a client
 //! first lists.
 
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ pub(super) struct Listing {
     page: usize,
     /// One for each server, in config order.
     pieces: Vec<Arc<Piece>>,
-    /// Where the names are that more than one server could have: the position of the piece, and the index in it.
+    /// For each name that more than one server could have: the position of its piece, and its index there.
     shared: HashMap<Arc<str>, (usize, u32)>,
-    /// Changes exactly if clients would see another list.
+    /// Changes exactly if clients would see a different list.
     pub(super) hash: u128,
     count: usize,
     bytes: usize,
@@ -33,9 +33,9 @@ pub(super) struct Listing {
     pages: OnceLock<Box<[Raw]>>,
     /// The pages for revisions that need other definitions; `None` if nothing differs.
     dialects: [OnceLock<Option<Box<[Raw]>>>; DIALECTS],
-    /// All entries in one piece, for those who want them like that.
+    /// All entries in one slice, made on first use.
     flat: OnceLock<Box<[Entry]>>,
-    /// Entries that differ only in case, by the position of the later one; made when somebody asks.
+    /// Entries that differ only in case, by the position of the later one; made on first use.
     twins: OnceLock<Vec<(usize, String)>>,
 }
 
@@ -58,7 +58,7 @@ impl Listing {
         }
     }
 
-    /// Adds what the next server shows. Its names are free.
+    /// Adds the piece of the next server. No earlier server has one of its names.
     pub(super) fn push(&mut self, part: &Part, piece: Arc<Piece>) {
         if !part.is_apart(self.kind) {
             let position = self.pieces.len();
@@ -73,7 +73,7 @@ impl Listing {
         self.pieces.push(piece);
     }
 
-    /// Adds tools of the host itself, behind those of all servers.
+    /// Adds tools of mcp-host itself, after those of all servers.
     pub(super) fn push_own(&mut self, piece: Arc<Piece>) {
         let position = self.pieces.len();
         let names = (0..).zip(&piece.entries).map(|(at, entry)| (Arc::clone(entry.exposed()), (position, at)));
@@ -203,7 +203,8 @@ impl Listing {
             let mut page = Vec::with_capacity(longest + ENDS);
             page.extend_from_slice(format!("{{\"{}\":[", self.kind).as_bytes());
             let (start, mut filled) = (page.len(), 0);
-            // The length that clients of no special revision see decides, so that all have the same pages.
+            // Pages are split by the length that entries have without a dialect, so that all revisions get the same
+            // pages.
             while let Some(entry) = entries.next_if(|entry| {
                 !self.is_paged() || filled == 0 || filled + usize::from(filled > 0) + entry.length() <= self.page
             }) {

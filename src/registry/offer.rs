@@ -45,7 +45,7 @@ pub(crate) enum PageError {
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     lists: [Arc<List>; 4],
-    /// Why the last read of a list failed; `lists` then has an older version, or nothing.
+    /// Why the last read of a list failed; `lists` then has an older version of that list, or an empty one.
     failures: [Option<String>; 4],
     hash: u128,
 }
@@ -57,7 +57,7 @@ pub(super) struct List {
     asked: bool,
     problems: Vec<String>,
     hash: u128,
-    /// How many bytes the definitions have, and about how many tokens, counted when somebody asks.
+    /// How many bytes the definitions have, and about how many tokens. The tokens are counted on first use.
     bytes: usize,
     tokens: OnceLock<usize>,
     /// The tools that some clients are shown differently, for each group of revisions; found when such a client first
@@ -82,13 +82,13 @@ pub(super) fn dialect(revision: ProtocolVersion) -> usize {
 pub(super) struct Definition {
     pub(super) name: Arc<str>,
     pub(super) json: Raw,
-    /// What the server said, if that is not what is shown.
+    /// What the server sent, if that is not what is shown.
     said: Option<Raw>,
     pub(super) name_at: Range<u32>,
     pub(super) links: Box<[(Range<u32>, String)]>,
     pub(super) headers: Option<Box<[ParamHeader]>>,
     pub(super) hash: u128,
-    /// What counts of what the server says of a tool, if that is less than it says.
+    /// The annotations of a tool that apply, if they claim less than the server does.
     pub(super) counts: Option<Box<Hints>>,
 }
 
@@ -173,18 +173,18 @@ impl Offer {
         definitions.find(|definition| &*definition.name == name).map(|definition| &definition.json)
     }
 
-    /// Returns the definitions of a list as they are shown, but with the server's own names.
+    /// Returns the definitions of a list in the form that clients see, but with the server's own names.
     pub(crate) fn definitions(&self, kind: Kind) -> impl Iterator<Item = &Raw> {
         self.list(kind).definitions.iter().map(|definition| &definition.json)
     }
 
-    /// Returns how many bytes the definitions in a list have. That is counted when the list comes, not when somebody asks.
+    /// Returns how many bytes the definitions in a list have. They are counted when the list comes, not on demand.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics and feeds ask"))]
     pub(crate) fn bytes(&self, kind: Kind) -> usize {
         self.list(kind).bytes
     }
 
-    /// Returns about how many tokens the tools are, as `estimate` counts them, once.
+    /// Returns about how many tokens the tools have. `estimate` counts them on the first call only.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics ask"))]
     pub(crate) fn tokens(&self, estimate: fn(&str) -> usize) -> usize {
         let List { tokens, definitions, .. } = &**self.list(Kind::Tools);
@@ -218,7 +218,7 @@ impl Offer {
         changed.then(|| Self::new(lists, self.failures.clone()))
     }
 
-    /// Returns the same offer, in which of what is said of these tools only this counts. Clients see no difference.
+    /// Returns the same offer with these lesser annotations of these tools. Clients see no difference.
     pub(crate) fn with_hints(&self, less: &HashMap<Arc<str>, Hints>) -> Self {
         let List { definitions, asked, problems, hash, bytes, .. } = &**self.list(Kind::Tools);
         let mut mark = Sha256::new().chain_update(hash.to_be_bytes());
@@ -256,7 +256,7 @@ pub(crate) struct OfferBuilder {
     rule: ParamHeaders,
     bytes: usize,
     drafts: [Draft; 4],
-    /// Leaves out definitions that came through this host, if the hosts in between identify themselves.
+    /// Leaves out definitions that came through this mcp-host, if the hosts in between identify themselves.
     through: Option<Through>,
 }
 
@@ -273,9 +273,9 @@ struct Draft {
     kept: Option<Arc<List>>,
     problems: Problems,
     over: usize,
-    /// The number of definitions that came from this host itself.
+    /// The number of definitions that came from this mcp-host itself.
     circular: usize,
-    /// What the server sent in place of what is read here, by name.
+    /// What the server sent for definitions that are read here in repaired form, by name.
     said: HashMap<String, Raw>,
 }
 
@@ -312,7 +312,7 @@ impl Reading {
     }
 }
 
-/// After this cost of definitions, in bytes, one call of [`OfferBuilder::read_on`] ends.
+/// One call of [`OfferBuilder::read_on`] ends once its definitions have cost this much, in bytes.
 const GO: usize = 32 << 10;
 /// The cost of a definition in addition to its length, in bytes.
 const DEFINITION: usize = 512;
@@ -324,7 +324,7 @@ impl OfferBuilder {
         Self { caps, rule, bytes: 0, drafts: Default::default(), through: None }
     }
 
-    /// Sets the id of this host, `own`, and that of the server, `peer`, if it is a host too.
+    /// Sets the id of this mcp-host, `own`, and that of the server, `peer`, if the server is a host too.
     #[must_use]
     pub(crate) fn below(self, own: &str, peer: Option<&str>) -> Self {
         Self { through: Some(Through::new(own, peer)), ..self }
@@ -350,7 +350,7 @@ impl OfferBuilder {
         self.opened(kind, result).map_err(|error| self.failed(kind, error))
     }
 
-    /// Adds some definitions from the page, in only a moment; returns whether more remain.
+    /// Adds some definitions from the page, for a moment at most; returns whether more remain.
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
@@ -388,7 +388,7 @@ impl OfferBuilder {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
     }
 
-    /// Sets what the server once sent as the definition with this name, which is about to be read as it was shown.
+    /// Sets what the server once sent for the definition with this name, which is about to be read as it was shown.
     pub(crate) fn was_said(&mut self, kind: Kind, name: &str, said: Raw) {
         self.drafts[kind as usize].said.insert(name.to_owned(), said);
     }
@@ -436,7 +436,7 @@ impl OfferBuilder {
         Ok(Reading { kind, items, next, marks: false })
     }
 
-    /// Takes a definition; `said` is what the server sent for it.
+    /// Adds a definition; `said` is what the server sent for it.
     fn take(&mut self, kind: Kind, item: &Raw, said: &Raw) {
         let marked;
         let mut item = item;
@@ -488,7 +488,7 @@ impl Draft {
         let is_as_said = said.as_bytes() == json.as_bytes();
         let said = self.said.remove(&*name).or_else(|| (!is_as_said).then(|| said.detached()));
         if let Some(said) = &said {
-            // Lists that differ only in what was repaired are different lists: each has its own pins.
+            // Lists that differ only in what was repaired are different lists: their definitions have different pins.
             hash.update([0]);
             hash.update(said.as_bytes());
         }
@@ -515,7 +515,7 @@ impl Draft {
         if circular > 0 {
             problems.texts.insert(0, format!("{circular} of its {kind} left out: they come from this host itself"));
         }
-        // One buffer for all, without spare capacity.
+        // One buffer for all definitions, without spare capacity.
         let text = Bytes::from(text.into_boxed_slice());
         let definitions = parts.into_iter().map(|part| part.cut(&text)).collect();
         (Arc::new(List::new(definitions, true, problems.into_texts())), None)
@@ -531,7 +531,7 @@ impl DraftPart {
 }
 
 impl Definition {
-    /// Returns the definition with another text; `None` if that has no name.
+    /// Returns the definition with another text; `None` if the text has no name.
     pub(super) fn edited(&self, json: &Raw) -> Option<Self> {
         let (name_at, links) = definition::places(Kind::Tools, json)?;
         let (name, headers) = (Arc::clone(&self.name), self.headers.clone());

@@ -1,6 +1,6 @@
-//! The tools of the host that find and call the others, and that read on in a result; lists that have these.
+//! mcp-host's own tools that find and call the other tools and that read on in a result, and lists that include them.
 //!
-//! **Invariant:** what a list leaves out is found and called as before: this changes what a list says, nothing else.
+//! **Invariant:** only lists change here: a tool that a list leaves out is found and called as before.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,28 +18,28 @@ use crate::exposed::Naming;
 use crate::name::ServerName;
 use crate::protocol::{Raw, Theirs};
 
-/// The definitions, as a page of a list. They stand in every prompt, so they are short.
+/// The definitions, as a page of a list. They are part of every prompt, so they are short.
 const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}},{"name":"run_script","description":"Runs JavaScript that calls tools: for many calls, or to return only what matters of large results. `await call(name, arguments)` gives the structured content, parsed JSON or text of a result, and throws CallError {kind, tool, text}. Promise.all calls in parallel. `input` is a global. End with `return VALUE`; console.log is shown, too. There are no modules, timers, files or network.","inputSchema":{"type":"object","properties":{"script":{"type":"string","description":"The body of an async function"},"input":{"description":"Any JSON"}},"required":["script"]},"annotations":{"readOnlyHint":false}},{"name":"read_result","description":"Reads on in a result that was cut. Give one of page, match and pointer.","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"page":{"type":"integer","minimum":1,"default":1},"match":{"type":"string","description":"Only the lines that have this text"},"pointer":{"type":"string","description":"A JSON pointer into structuredContent"}},"required":["id"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]}"#;
 
 /// How a list differs from what servers wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) shown: Shown,
-    /// Whether the host has a tool that reads on in results.
+    /// Whether mcp-host offers the tool that reads on in results.
     pub(crate) reads_on: bool,
 }
 
 /// Which tools of servers a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// All, with less in their definitions.
+    /// All tools, with compact definitions.
     Compact(Compact),
-    /// Those that are always listed, beside the host's tools; whether any tool is trusted to only read, and whether the host
-    /// runs scripts.
+    /// Only the tools that are always listed, beside mcp-host's own. `reads` says whether any tool is trusted to only
+    /// read, `runs` whether mcp-host runs scripts.
     Search { reads: bool, runs: bool },
 }
 
-/// Returns those of the host's tools that `is_kept` names, ready to be listed.
+/// Returns those of mcp-host's own tools that `is_kept` names, ready to be listed.
 fn own(is_kept: impl Fn(&str) -> bool) -> Option<Arc<Piece>> {
     static OWN: OnceLock<Arc<Piece>> = OnceLock::new();
     let all = OWN.get_or_init(|| {
@@ -63,7 +63,7 @@ impl Catalog {
         let reads_on = form.reads_on;
         match form.shown {
             Shown::Compact(how) => {
-                // A server's tool of this name is the one that a client calls.
+                // A client that calls this name means the server's tool.
                 let reads_on = reads_on && self.entry(Kind::Tools, READ_RESULT).is_none();
                 let own = own(|name| reads_on && name == READ_RESULT);
                 self.with_tools(own, |piece| compact_piece(piece, how))
@@ -88,19 +88,20 @@ impl Catalog {
     }
 }
 
-/// Tells of a tool of a server that clients who search do not get, since one of the host's has its name; `None` for all others.
+/// Describes a server's tool that clients who search do not get, since a tool of mcp-host has its name; `None` for all
+/// others.
 pub(crate) fn hidden(tool: &Entry) -> Option<String> {
     let told = |name: &str| {
         let name = Theirs(name);
         format!(
-            "tool {name} left out where clients search: the host has a tool of that name; `rename` in the server's entry \
-             gives it another one"
+            "tool {name} left out for clients that search: mcp-host has a tool of that name; `rename` in the server's \
+             entry gives it another one"
         )
     };
     is_own(tool.name()).then(|| told(tool.raw_name()))
 }
 
-/// Reports whether a tool is to be listed in any case, by its own word: it has a user interface, or says so.
+/// Reports whether a tool must always be listed: it has a user interface, or its definition demands it.
 pub(crate) fn is_always(entry: &Entry) -> bool {
     let definition = entry.source();
     if !definition.links.is_empty() {

@@ -20,19 +20,19 @@ pub(crate) struct Part {
     pub(super) from: Contribution,
     pub(super) origin: Arc<Origin>,
     pub(super) naming: Arc<Naming>,
-    /// Whether all its tools and prompts carry its alias, and no name of another server can.
+    /// Whether all its tools and prompts carry its alias, and no name of another server can carry it.
     is_apart: bool,
-    /// The aliases of the servers behind it, if it is a host.
+    /// The aliases of the servers behind it, if the server is itself an mcp-host.
     reserved: OnceLock<HashSet<Box<str>>>,
     sheets: [Sheet; 4],
 }
 
-/// What was made of one of the server's lists.
+/// The results for one of the server's lists.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
-    /// What the server shows if no other one is in its way.
+    /// What the server shows if no other server interferes.
     pub(super) alone: OnceLock<Arc<Piece>>,
-    /// What it showed last if another one was.
+    /// What the server showed last while another server did interfere.
     pub(super) crowded: Mutex<Option<Arc<Piece>>>,
     /// The definitions by their names with a prefix.
     prefixed: OnceLock<HashMap<String, u32>>,
@@ -52,7 +52,7 @@ impl Part {
         }
     }
 
-    /// Returns the index by which the caller knows the server.
+    /// Returns the index that the caller uses for the server.
     pub(crate) fn server(&self) -> usize {
         self.from.server
     }
@@ -72,8 +72,8 @@ impl Part {
         self.is_apart && kind.has_names()
     }
 
-    /// Returns what stands in front of the names and URIs of a server that is a host (`prefix: inner`): the aliases of its own
-    /// servers. Other servers have none.
+    /// If the server is itself an mcp-host (`prefix: inner`), returns the aliases of its own servers, with which its
+    /// names and URIs start. Other servers have none.
     pub(super) fn reserved(&self) -> &HashSet<Box<str>> {
         self.reserved.get_or_init(|| {
             if self.from.settings.prefix != Prefix::Inner {
@@ -107,7 +107,7 @@ impl Part {
                 Kind::Tools => Some(exposed_name(alias, self.from.settings.renamed(raw), &self.naming)),
                 Kind::Prompts => Some(exposed_name(alias, raw, &self.naming)),
                 Kind::Resources | Kind::ResourceTemplates => match exposed_uri(alias, raw, self.origin.mode) {
-                    // Without a prefix the name does not grow.
+                    // A URI that gets no prefix is not in this table.
                     Cow::Borrowed(_) => None,
                     Cow::Owned(uri) => Some(uri),
                 },
@@ -131,7 +131,7 @@ impl Parts {
         if let Some(part) = parts.iter().find(|part| part.offer() == offer.hash()) {
             return Arc::clone(part);
         }
-        // No catalog has the others any more.
+        // No catalog uses the other parts any more.
         parts.retain(|part| Arc::strong_count(part) > 1);
         let part = Arc::new(make());
         parts.push(Arc::clone(&part));

@@ -16,13 +16,15 @@ pub(super) struct Piece {
     exposed: HashMap<Arc<str>, u32>,
     /// Entries whose server has another name for them, by that name.
     raw: HashMap<Arc<str>, u32>,
-    /// The length of the longest of these names. Clients may ask for far longer ones, and each piece is asked.
+    /// The length of the longest of these names. Clients may send far longer names, and each piece is searched for
+    /// them.
     longest: usize,
     /// Changes exactly if clients would see other entries.
     pub(super) hash: u128,
     /// The length of all definitions as JSON, with a comma between them.
     pub(super) bytes: usize,
-    /// What looks like the alias of a server in front of its names. Only such a server can change what is here.
+    /// The texts at the front of its names that may be aliases. Only a server with one of these aliases can change this
+    /// piece.
     pub(super) heads: BTreeSet<Box<str>>,
     pub(super) problems: Problems,
     /// Whether a name has an upper-case letter.
@@ -69,7 +71,7 @@ impl Piece {
         Self { entries, exposed, raw, longest, hash: short(hash), bytes, heads, problems, has_upper }
     }
 
-    /// Reports whether it is what was settled.
+    /// Reports whether the piece has exactly the settled entries and problems.
     pub(super) fn is(&self, settled: &Settled) -> bool {
         let Settled { shown, problems, .. } = settled;
         self.entries.len() == shown.len()
@@ -81,7 +83,7 @@ impl Piece {
         self.at(*self.exposed.get(name)?)
     }
 
-    /// Returns the entry that its server calls by a name under which it is not shown.
+    /// Returns the entry that its server calls by this name, if clients see it under another one.
     pub(super) fn raw(&self, name: &str) -> Option<&Entry> {
         if name.len() > self.longest {
             return None;
@@ -94,7 +96,7 @@ impl Piece {
     }
 }
 
-/// Says which entries differ from an earlier one only in case: the position of each, and a sentence.
+/// Returns the entries that differ from an earlier one only in case, each with its position and a sentence about it.
 pub(super) fn twins<'a, T: Copy>(kind: Kind, entries: impl Iterator<Item = (T, &'a Entry)>) -> Vec<(T, String)> {
     let mut folded: HashMap<String, &Entry> = HashMap::new();
     let mut twins = Vec::new();

@@ -33,7 +33,8 @@ impl Pin {
     }
 }
 
-/// Returns the canonical form of a definition without what `ignore` names. What is no JSON stays as it is.
+/// Returns the canonical form of a definition without what `ignore` names. A text that is not JSON is returned
+/// unchanged.
 pub(super) fn canonical(json: &Raw, ignore: &[Pointer]) -> Vec<u8> {
     let Some(tree) = Tree::read(json.as_str()) else { return json.as_bytes().to_vec() };
     canonical::of_tree(&tree, &left_out(&tree, ignore))

@@ -1,10 +1,10 @@
-//! What the calls of one entry are judged by, after what could be said before any call.
+//! The rules that calls of one entry are judged by, reduced to what cannot be decided before a call.
 
 use crate::answered::FieldError;
 use crate::config::Hints;
 use crate::policy::{Action, Facts, Held, InForce, Kind, Subject, Verdict};
 
-/// What the calls of one entry are judged by.
+/// The rules that calls of one entry are judged by.
 #[derive(Clone, Debug)]
 pub(crate) struct Ruled {
     held: Held,
@@ -14,18 +14,18 @@ pub(crate) struct Ruled {
 }
 
 impl Ruled {
-    /// Makes it for requests of this kind; `None` if they all pass.
+    /// Returns the rules for requests of this kind; `None` if they all pass.
     pub(super) fn of(rules: &InForce, action: Action, subject: &Subject<'_>) -> Option<Self> {
         let held = rules.about(action, subject)?;
         Some(Self { held, kind: subject.kind, tags: subject.tags.into(), hints: *subject.hints })
     }
 
-    /// Reports whether the entry is in no list.
+    /// Reports whether the rules hide the entry in all lists.
     pub(super) fn hides(&self) -> bool {
         self.held.hides()
     }
 
-    /// Returns the entry as rules see it, by its names.
+    /// Describes the entry for rules. The arguments are its names.
     pub(crate) fn subject<'a>(&'a self, exposed: &'a str, raw: &'a str, server: &'a str) -> Subject<'a> {
         Subject { kind: self.kind, exposed, raw, server, tags: &self.tags, hints: &self.hints }
     }
@@ -33,7 +33,7 @@ impl Ruled {
     /// Judges one request.
     ///
     /// # Errors
-    /// When a rule reads arguments, and readers may differ in what these are.
+    /// When a rule reads arguments that JSON parsers may read differently.
     pub(crate) fn judge(&self, facts: &Facts<'_>) -> Result<Verdict, Vec<FieldError>> {
         self.held.judge(facts)
     }

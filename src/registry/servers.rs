@@ -12,9 +12,10 @@ use crate::name::ServerName;
 #[derive(Clone, Debug)]
 pub(super) struct Servers {
     parts: Vec<Arc<Part>>,
-    /// Positions in `parts`.
+    /// The position of each server in `parts`.
     aliases: HashMap<ServerName, usize>,
-    /// Aliases behind servers that are hosts: the positions of these. Of two hosts, the first has it.
+    /// For each alias of a server behind another mcp-host: the position of that mcp-host. If two have the alias, the
+    /// first one gets it.
     reserved: HashMap<Box<str>, usize>,
     naming: Arc<Naming>,
 }
@@ -52,12 +53,13 @@ impl Servers {
         self.bearing(name).map(|part| &part.from.alias)
     }
 
-    /// Returns the position of that server.
+    /// Returns the position of the server whose alias a name starts with.
     pub(super) fn bearing_at(&self, name: &str) -> Option<usize> {
         heads(name, &self.naming).find_map(|head| self.position(head))
     }
 
-    /// Returns the server that is a host, and behind which is the server whose alias a name starts with.
+    /// Returns the server that is itself an mcp-host and has, among its own servers, the one whose alias a name starts
+    /// with.
     pub(super) fn reserver(&self, name: &str) -> Option<&Arc<Part>> {
         if self.reserved.is_empty() {
             return None;
@@ -65,7 +67,7 @@ impl Servers {
         heads(name, &self.naming).find_map(|head| self.reserved_by(head))
     }
 
-    /// Returns the server that is a host, and behind which is the server with this alias.
+    /// Returns the server that is itself an mcp-host and has, among its own servers, one with this alias.
     pub(super) fn reserved_by(&self, alias: &str) -> Option<&Arc<Part>> {
         self.parts.get(*self.reserved.get(alias)?)
     }

@@ -1,7 +1,7 @@
 //! Decides which definitions of a server are shown, and under which names.
 //!
-//! A server alone in the world is settled once. In a catalog other servers may be in its way: they have a name already,
-//! or it carries their alias, or what the server lists came from them through us.
+//! For a server by itself this is decided once. In a catalog, other servers can interfere: a name is taken by one of
+//! them, or starts with its alias, or a definition came from it through this mcp-host.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn settle(part: &Part, kind: Kind, around: Option<Around<'_>>) -> Set
     settling.settled
 }
 
-/// Reports whether a server shows here exactly what it shows alone.
+/// Reports whether a server shows in this catalog exactly what it shows by itself.
 pub(super) fn is_as_alone(part: &Part, kind: Kind, alone: &Piece, around: Around<'_>) -> bool {
     let is_of_another = |head: &str| {
         let reserver = around.servers.reserved_by(head);
@@ -83,7 +83,7 @@ impl Settling<'_> {
                 settled.shown.push(Named { at, exposed, is_bare });
             }
             Err(reason) if kind.has_names() => self.leave_out(raw, &reason),
-            // The URI that clients would see.
+            // This reason names the URI that clients would see.
             Err(reason) => self.settled.problems.add(|| reason),
         }
     }
@@ -101,8 +101,8 @@ impl Settling<'_> {
         if from.settings.prefix.may_stay() {
             let bare = one_copy(&bare_name(&from.alias, rest, naming), raw);
             self.note_heads(&bare);
-            // A name that starts with a server's alias is that server's, whether or not it has such a tool. One that starts with
-            // an alias behind a host is that host's, unless it was shown before.
+            // A name that starts with a server's alias is that server's, whether or not it has such a tool. One that
+            // starts with an alias behind another mcp-host is that one's, unless another server showed it before.
             let bearer = self.around.and_then(|Around { servers, owners, .. }| {
                 let of_host = || servers.reserver(&bare).map(|host| &host.from.alias);
                 let owner = servers.bearer(&bare).or_else(|| owners.of(kind, &bare)).or_else(of_host);
@@ -128,7 +128,7 @@ impl Settling<'_> {
             Cow::Borrowed(_) => Arc::clone(raw),
             Cow::Owned(exposed) => exposed.into(),
         };
-        // What a host lists stands alone, so that it can carry the alias of another server.
+        // URIs of a server that is an mcp-host get no prefix, so they can start with the alias of another server.
         let other =
             |head: &str| self.around?.servers.by_alias(head).filter(|other| other.from.alias != self.part.from.alias);
         if self.part.from.settings.prefix == Prefix::Inner
@@ -145,7 +145,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Returns the server that shows something under this name so far, and what it calls it.
+    /// Returns the server that already shows a definition under this name, and the server's own name for it.
     fn holder(&self, name: &str) -> Option<(&ServerName, &str)> {
         let own = match self.settled.exposed.get(name) {
             Some(index) => self.settled.shown.get(*index as usize),
@@ -160,7 +160,7 @@ impl Settling<'_> {
         Some((entry.server(), entry.raw_name()))
     }
 
-    /// Notes what could be an alias in front of a name. In a catalog that is known.
+    /// Notes each text at the front of a name that may be an alias. In a catalog these are known already.
     fn note_heads(&mut self, name: &str) {
         if self.around.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! How like two definitions are, whatever they are called: by their words, two at a time, and their arguments.
+//! Measures how alike two definitions are, whatever their names: by pairs of neighbouring words, and by arguments.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -40,12 +40,13 @@ impl Shingles {
         self.0.len()
     }
 
-    /// The least of the shingles. Definitions that are much alike nearly always have one of them in common.
+    /// The smallest of the shingles. Definitions that are much alike nearly always have one of them in common.
     pub(super) fn marks(&self) -> impl Iterator<Item = u64> {
         self.0.iter().take(3).copied()
     }
 
-    /// Returns the share of what both have, from 0 to 1. Definitions without words and arguments are like no other.
+    /// Returns the share of shingles that both have, from 0 to 1. Definitions without words and arguments are like no
+    /// other.
     pub(crate) fn likeness(&self, other: &Self) -> f64 {
         let (mut one, mut two, mut both) = (self.0.iter().peekable(), other.0.iter().peekable(), 0_usize);
         while let (Some(a), Some(b)) = (one.peek(), two.peek()) {

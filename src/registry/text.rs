@@ -54,7 +54,7 @@ pub(super) fn stripped(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the length of the character or escape at the start of `rest`, and whether it may stay in the text.
+/// Returns the length of the character or escape at the start of `rest`, and whether it may stay.
 fn unit(rest: &[u8]) -> (usize, bool) {
     match *rest {
         [b'\\', b'u', ..] => escape(rest),

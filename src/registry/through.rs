@@ -1,4 +1,4 @@
-//! Tracks the hosts that a definition came through, so that no host lists what it offered itself.
+//! Tracks the mcp-host processes (hosts) that a definition came through, so that no host lists what it offered itself.
 //!
 //! Two hosts that are each other's servers would list each other's lists without end. So a host that lists the
 //! definitions of another host writes that host's id into them, and leaves out those that already contain its own id. A
@@ -24,7 +24,7 @@ pub(super) enum Passed {
     Circle,
 }
 
-/// The most hosts in one path. Nobody sets up a longer one on purpose.
+/// The most hosts in one path. A longer one is never set up on purpose.
 const LONGEST: usize = 8;
 
 impl Through {

@@ -1,4 +1,4 @@
-//! How many tokens a text has, roughly: models cut texts in ways of their own.
+//! Estimates how many tokens a text has. Each model counts in its own way.
 //!
 //! English and JSON have a token for about four characters, and one for a run of spaces; Chinese, Japanese and Korean have
 //! about three tokens for four. `tests/retrieval/tokens` compares this with a tokenizer of OpenAI (o200k).
@@ -21,8 +21,8 @@ pub(crate) fn estimate(text: &str) -> usize {
     (ascii as f64 / 4.25 + wide as f64 * 0.75 + other as f64 * 0.6).ceil() as usize
 }
 
-/// Returns about how many tokens a text of so many bytes has. A character that is not ASCII has as many tokens more than one of
-/// ASCII as it has bytes more, roughly.
+/// Returns about how many tokens a text of this many bytes has. A character that is not ASCII has more bytes than an
+/// ASCII one, and more tokens in about the same proportion.
 pub(crate) fn of_bytes(bytes: u64) -> usize {
     usize::try_from(bytes.saturating_mul(4).div_ceil(17)).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,9 @@
-//! Tools that several servers of a group define alike, listed once (`host.merge`).
+//! Merges tools that several servers of a group define alike into one listed tool, a *twin* (`host.merge`).
 //!
-//! In: a catalog, and the groups of the config. Out: one tool for each definition that at least two servers of a group
-//! share, with an argument that names the server; and where a call of it goes. What differs stays apart. Pure.
-//! **Invariant:** a twin stands for tools that the client is shown, and for no others; each keeps its own name, too.
+//! In: a catalog, and the groups of the config. Out: one twin for each definition that at least two servers of a group
+//! share, with an argument that names the server; and where a call of it goes. Tools with different definitions stay
+//! apart. Pure. **Invariant:** a twin represents tools that the client is shown, and no others; each of them keeps its
+//! own name, too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,16 +22,16 @@ use crate::exposed::Naming;
 use crate::name::ServerName;
 use crate::protocol::Raw;
 
-/// The tools that stand for others.
+/// The twins of a catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Twins {
     pieces: Vec<Arc<Piece>>,
     tools: HashMap<Arc<str>, Twin>,
-    /// The names of the tools that they stand for.
+    /// The names of the tools that they replace in lists.
     hidden: HashSet<Arc<str>>,
 }
 
-/// A tool that stands for others.
+/// A tool that represents the same tool of several servers.
 #[derive(Debug)]
 pub(crate) struct Twin {
     /// The argument that names the server.
@@ -40,7 +41,7 @@ pub(crate) struct Twin {
 }
 
 impl Twins {
-    /// Finds what is alike in a catalog.
+    /// Finds the tools of a catalog that are alike.
     pub(crate) fn of(catalog: &Catalog, groups: &BTreeMap<String, Merge>, naming: &Arc<Naming>) -> Self {
         let mut twins = Self::default();
         for (group, merge) in groups {
@@ -49,7 +50,7 @@ impl Twins {
         twins
     }
 
-    /// Returns where calls of the tool with this name go; `None` if it stands for none.
+    /// Returns where calls of the tool with this name go; `None` if it is no twin.
     pub(crate) fn get(&self, name: &str) -> Option<&Twin> {
         self.tools.get(name)
     }
@@ -58,7 +59,7 @@ impl Twins {
         self.tools.is_empty()
     }
 
-    /// Reports whether another tool stands for this one.
+    /// Reports whether a twin replaces this tool in lists.
     fn hides(&self, entry: &Entry) -> bool {
         self.hidden.contains(entry.name())
     }
@@ -91,7 +92,7 @@ impl Twins {
             }
             let made = match most.get(key.0) {
                 Some(best) if *best == key => definition(members, &merge.argument),
-                _ => Err("more servers define it otherwise".to_owned()),
+                _ => Err("more servers define it differently".to_owned()),
             };
             match made {
                 Ok(definition) => {
@@ -133,7 +134,7 @@ impl Twins {
 }
 
 impl Catalog {
-    /// Returns the same catalog with tools that stand for others in place of these.
+    /// Returns the same catalog, with twins in place of the tools that they represent.
     pub(crate) fn with_twins(&self, twins: &Twins) -> Self {
         let others = |piece: &Arc<Piece>| {
             let kept: Vec<Entry> = piece.entries.iter().filter(|entry| !twins.hides(entry)).cloned().collect();
@@ -151,10 +152,10 @@ fn pin(entry: &Entry) -> Pin {
     Pin::of(&entry.definition().with_member("name", b"\"\""), &[])
 }
 
-/// Returns the definition of a tool that stands for these.
+/// Returns the definition of a twin for these tools.
 ///
 /// # Errors
-/// With the reason why there can be none.
+/// With the reason why these tools can have no twin.
 fn definition(members: &[&Entry], argument: &str) -> Result<Value, String> {
     let unreadable = || "its definition cannot be read".to_owned();
     let first = members.first().ok_or_else(unreadable)?;

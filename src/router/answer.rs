@@ -1,5 +1,5 @@
-//! The failures that the host itself reports (`docs/bridging.md` 14). Only this file gives a failure its kind and its
-//! public text.
+//! The failures that mcp-host itself reports (`docs/bridging.md` 14). Only this file gives a failure its kind and the
+//! text that clients see.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Failure {
 /// The most mistakes in arguments that an answer names.
 pub(super) const MOST: usize = 20;
 
-/// Says the first mistake in words, and how many more there are.
+/// Describes the first mistake and says how many more there are.
 pub(super) fn said(errors: &[FieldError]) -> String {
     let Some((FieldError { field, error }, more)) = errors.split_first() else { return String::new() };
     let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
@@ -67,7 +67,7 @@ impl Failure {
             NoLease::Stopping => Self::shutting_down(),
             NoLease::Closed => unavailable("was changed in the config a moment ago; call again".to_owned(), true),
             NoLease::Fixed(why) => {
-                Self { cause: Some(why.clone()), ..unavailable(format!("is not to be had: {why}"), false) }
+                Self { cause: Some(why.clone()), ..unavailable(format!("is not available: {why}"), false) }
             }
             NoLease::Limit(limit) => in_use(limit, "host.limits.leasesPerServer"),
             NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
@@ -77,25 +77,25 @@ impl Failure {
         }
     }
 
-    /// The host is shutting down and takes no more calls.
+    /// mcp-host is shutting down and takes no more calls.
     pub(super) fn shutting_down() -> Self {
         let text = "was not sent: the host is shutting down".to_owned();
         Self { retryable: true, ..Self::new(Kind::ShuttingDown, text) }
     }
 
-    /// The host shut down while the request was in flight.
+    /// mcp-host shut down while the request was in flight.
     pub(super) fn cut_off() -> Self {
         let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// The host stopped serving the client while the request was in flight.
+    /// mcp-host stopped serving the client while the request was in flight.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// The request was made of a host that ended, or in a session that it let go, before there was an answer.
+    /// The mcp-host process that got the request ended, or dropped the client's session, before there was an answer.
     #[cfg(feature = "server")]
     pub(super) fn of_before() -> Self {
         let text = "the host was restarted before it answered; the outcome is unknown: the work may have been done";
@@ -114,7 +114,7 @@ impl Failure {
         Self::new(Kind::Unavailable, text)
     }
 
-    /// The client was asked something about the request, and what it names went meanwhile: the server, or its tool.
+    /// While the client was asked something about the request, the server or tool that the request names was removed.
     pub(super) fn taken_away(what: &str, name: &str) -> Self {
         let text = format!("the {what} {} is not there any more; list again", Theirs(name));
         Self::new(Kind::Unavailable, text)
@@ -135,7 +135,7 @@ impl Failure {
         Self::new(Kind::NeedsApproval, text)
     }
 
-    /// A rule denies the request; without a name, what the config says where no rule matches.
+    /// A rule denies the request. `rule` is `None` if no rule matched and the config's default denies it.
     pub(super) fn denied(rule: Option<&str>) -> Self {
         let what = match rule {
             Some(rule) => format!("the rule {rule:?} denies it"),
@@ -150,7 +150,7 @@ impl Failure {
         Self { rule: Some(rule.into()), ..Self::new(Kind::Denied, text) }
     }
 
-    /// The call is over a rate. It may be made after this time.
+    /// The call is over a rate limit. The client may call again after this time.
     pub(super) fn rate_limited(text: String, after: Duration) -> Self {
         Self { retryable: true, retry_after: Some(after), ..Self::new(Kind::RateLimited, text) }
     }
@@ -166,7 +166,7 @@ impl Failure {
         self.sent
     }
 
-    /// The client may not send these arguments: the config renames, hides or presets some of the tool.
+    /// The client may not send these arguments: the config renames, hides, or presets arguments of the tool.
     pub(super) fn not_taken(name: &str, why: &str) -> Self {
         let text = format!("does not take these arguments of the tool {}: {why}", Theirs(name));
         Self::new(Kind::InvalidArguments, text)

@@ -1,5 +1,5 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
-//! that wants them, and keeps the answer. From then on the host itself answers `roots/list` requests from servers.
+//! Roots (`docs/bridging.md` 15.3): mcp-host asks a client for its roots once, at the client's first call to a server
+//! that wants them, and keeps the answer. From then on mcp-host itself answers `roots/list` requests from servers.
 //! Clients with the same roots share leases.
 
 use std::sync::Arc;
@@ -59,9 +59,9 @@ impl Client {
         }
     }
 
-    /// Takes the client's notice that its roots changed. The returned future asks for them again; it is `None` if there
-    /// is nothing to ask. A lease on which no other client has called is kept, and its server is told of the change.
-    /// From any other lease the client moves away at its next request.
+    /// Handles the client's notification that its roots changed. The returned future asks for the new roots; it is
+    /// `None` if there is nothing to ask. A lease on which no other client has called is kept, and its server is told
+    /// of the change. From any other lease, the client moves to another one at its next request.
     pub(super) fn roots_changed(
         self: &Arc<Self>,
         manager: &Manager,

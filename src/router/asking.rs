@@ -1,5 +1,5 @@
-//! What people are asked before a request is sent, in words: as a form, and as the address of the page where a person at
-//! the host decides; and what they answer.
+//! Writes the question that people are asked before a request is sent, as a form or as the address of the page where a
+//! person at this machine decides. Also reads the answers.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::protocol::{Method, Raw, Theirs, escaped, meta};
 /// How much of the arguments a question shows, in characters.
 const SHOWN: usize = 1024;
 
-/// Returns the arguments as people are shown them: as the server gets them, without hidden ones, and without its
-/// secrets.
+/// Returns the arguments to show to people: those that the server gets, without hidden arguments and without the
+/// server's secrets.
 pub(super) fn arguments(forward: &Forward) -> String {
     let arguments = forward.params.member("arguments").unwrap_or_else(Raw::empty_object);
     let shown = match forward.listed.entry().and_then(|entry| entry.edit()) {
@@ -26,14 +26,14 @@ pub(super) fn arguments(forward: &Forward) -> String {
     forward.server.scrubber.scrub(shown.as_str()).into_owned()
 }
 
-/// Returns the params of a question of the host itself. They say so, for programs of the same user that show questions of
-/// servers and of the host side by side (`protocol/ours.rs`).
+/// Marks the params of a question as asked by mcp-host itself, for programs of the same user that show questions of
+/// servers and of mcp-host side by side (`protocol/ours.rs`).
 pub(super) fn own(mut params: Value) -> Raw {
     params["_meta"] = json!({ meta::HOST_ASKS: true });
     Raw::from_value(&params)
 }
 
-/// Returns the params of the question.
+/// Returns the params of the question in form mode.
 pub(super) fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
     let (wish, shown, rule) = (wish(client, forward), shown(forward), &to_ask.rule);
     let message = format!("mcp-host asks: {wish}. The rule {rule:?} wants you to decide.\n\n{shown}");
@@ -62,7 +62,7 @@ fn for_a_while(time: Duration) -> String {
     format!("for {}", in_words(time))
 }
 
-/// Reads the answer to the question. Everything that is no plain yes is a no.
+/// Reads the answer to the question. Anything but a plain yes is a no.
 pub(super) fn decision(answer: &Raw, remember: Option<Duration>) -> Decided {
     if answer.text("action").as_deref() != Some("accept") {
         return Decided::No;
@@ -74,13 +74,13 @@ pub(super) fn decision(answer: &Raw, remember: Option<Duration>) -> Decided {
     }
 }
 
-/// Reports whether the answer allows the tool for as long as the script runs that makes the call.
+/// Reports whether the answer allows the tool until the calling script ends.
 pub(super) fn is_for_script(answer: &Raw) -> bool {
     let is_yes = answer.text("action").as_deref() == Some("accept");
     is_yes && answer.member("content").and_then(|content| content.text("answer")).as_deref() == Some(SCRIPT)
 }
 
-/// Returns who wants what.
+/// Returns the text that says which client wants to do what at which server.
 fn wish(client: &Client, forward: &Forward) -> String {
     let (server, target) = (forward.server.config.alias.as_str(), Theirs(&forward.target));
     let what = match forward.method {
@@ -93,7 +93,7 @@ fn wish(client: &Client, forward: &Forward) -> String {
     format!("{who} wants to {what} the server {server:?}")
 }
 
-/// Returns the line with the arguments, and says how much of them is left out.
+/// Returns the line that shows the arguments, and says how much of them is left out.
 fn shown(forward: &Forward) -> String {
     let (arguments, more) = escaped(&arguments(forward), SHOWN);
     let more = match more {
@@ -103,8 +103,8 @@ fn shown(forward: &Forward) -> String {
     format!("Arguments: {arguments}{more}")
 }
 
-/// Returns the params of the question that leads a person to the page. It grants nothing: on the page, only a person who
-/// began a session there decides.
+/// Returns the params of the question that sends a person to the page of mcp-host. The client's answer grants nothing:
+/// only a person with a session on that page decides.
 pub(super) fn page(client: &Client, forward: &Forward, (to_ask, id): (&ToAsk, u64), url: &str) -> Raw {
     let (wish, shown, rule) = (wish(client, forward), shown(forward), &to_ask.rule);
     let message = format!(
@@ -114,7 +114,7 @@ pub(super) fn page(client: &Client, forward: &Forward, (to_ask, id): (&ToAsk, u6
     own(json!({ "mode": "url", "message": message, "url": url }))
 }
 
-/// Reports whether the client's answer to that question says that its user does not want the request.
+/// Reports whether the client's answer to the question of [`page`] says that its user does not want the request.
 pub(super) fn declines(answer: &Raw) -> bool {
     answer.text("action").as_deref() == Some("decline")
 }

@@ -1,9 +1,9 @@
-//! What people are asked before a call is sent, because a rule wants that: which questions are open, what was decided,
-//! and which decisions still count.
+//! The questions that people are asked before a call is sent because a rule requires it: which are open, what was
+//! decided, and which decisions are still valid.
 //!
-//! In: a call that a rule wants a person to decide on. Out: whether it was allowed. **Invariant:** a yes counts for the
-//! principal, the view, the session if there is one, the rule, and the request that it was given for, and it sends one
-//! request, unless the person said for how long it shall count. Everything is in memory: a restart forgets it.
+//! In: a call that a rule wants a person to decide on. Out: whether it was allowed. **Invariant:** a yes is valid only
+//! for the principal, view, session (if any), rule, and request that it was given for. It allows one request, unless
+//! the person chose a time during which it allows equal ones. Everything is in memory, and lost at a restart.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ use crate::upstream::Owner;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct OpenAsk {
-    /// Its number, by which it is decided on.
+    /// The number of the question, which `Host::decide` takes.
     pub id: u64,
     /// The rule that wants a person to decide.
     pub rule: String,
@@ -42,7 +42,7 @@ pub struct OpenAsk {
     pub name: String,
     /// The method of the request.
     pub method: String,
-    /// Who asks, as the audit has it.
+    /// The principal that sends the request, written as in the audit.
     pub principal: String,
     /// The name that the client gave for itself: shown, never trusted.
     pub client: Option<String>,
@@ -52,9 +52,9 @@ pub struct OpenAsk {
     pub arguments: String,
     /// For how long a yes may count, if the rule allows more than one request; in seconds.
     pub remember_secs: Option<u64>,
-    /// Since when it is open, in seconds.
+    /// For how many seconds it has been open.
     pub waits_secs: u64,
-    /// Whether only a person at this host may decide, and not the client.
+    /// Whether only a person at this machine may decide, and not the client.
     pub person_only: bool,
 }
 
@@ -71,7 +71,7 @@ pub enum Decided {
     No,
 }
 
-/// What a yes counts for.
+/// What a yes is valid for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     /// The principal, bound to the view.
@@ -86,11 +86,11 @@ pub(super) struct Scope {
     pub(super) pin: Box<str>,
 }
 
-/// Questions to people, and the decisions that count.
+/// The questions to people, and the decisions that are still valid.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
     table: Mutex<Table>,
-    /// Is told of each question and each decision.
+    /// Gets an event for each question and each decision.
     record: Record,
 }
 
@@ -100,7 +100,7 @@ struct Table {
     open: BTreeMap<u64, Entry>,
     /// Until when equal requests are allowed.
     granted: HashMap<Scope, Instant>,
-    /// What is allowed as long as a script runs, by its name.
+    /// For each running script, by its name, what is allowed until it ends.
     granted_to: HashMap<Arc<str>, HashSet<Scope>>,
 }
 
@@ -111,15 +111,16 @@ struct Entry {
     digest: String,
     shown: OpenAsk,
     since: Instant,
-    /// Until when it may be decided on, and then until when the decision counts.
+    /// When the entry expires: first the time until which a person may decide, then the time until which the decision
+    /// is valid.
     until: Instant,
-    /// How long a decision counts.
+    /// How long a decision is valid.
     life: Duration,
     remember: Option<Duration>,
     state: watch::Sender<State>,
 }
 
-/// What became of a question.
+/// The state of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Nobody has decided.
@@ -131,7 +132,7 @@ pub(super) enum State {
     No,
 }
 
-/// The most questions that are kept, and the most of one principal. The oldest goes first.
+/// The most questions that are kept in all, and of one principal. The oldest question goes first.
 const MOST: usize = 1000;
 const MOST_OF_ONE: usize = 64;
 
@@ -141,7 +142,7 @@ impl Asks {
         Self { record, ..Self::default() }
     }
 
-    /// Tells the record what became of a question: without the arguments of the call.
+    /// Tells the record the new state of a question, without the arguments of the call.
     fn tell(&self, ask: &OpenAsk, what: &'static str) {
         if self.record.is_on() {
             let OpenAsk { id, rule, server, name, method, principal, client, .. } = ask;
@@ -163,7 +164,7 @@ impl Asks {
         self.table().granted_to.get(script).is_some_and(|scopes| scopes.contains(scope))
     }
 
-    /// Drops what was allowed for a script that is over.
+    /// Drops what was allowed for a script that has ended.
     #[cfg(all(unix, feature = "script"))]
     pub(super) fn end_script(&self, script: &Arc<str>) {
         self.table().granted_to.remove(script);
@@ -191,19 +192,19 @@ impl Asks {
         Some(*id)
     }
 
-    /// Reports whether the question with this number was answered with a yes for this request, though that is used.
+    /// Reports whether this question was answered with a yes for this request, used or not.
     pub(super) fn is_allowed(&self, id: u64, scope: &Scope, digest: &str) -> bool {
         let table = self.table();
         let entry = table.open.get(&id).filter(|entry| entry.is_of(scope, digest));
         entry.is_some_and(|entry| matches!(*entry.state.borrow(), State::Yes | State::Used))
     }
 
-    /// Reports whether the question with this number is kept: it waits, or its yes counts.
+    /// Reports whether this question still exists: it is open, or its yes is still valid.
     pub(super) fn is_there(&self, id: u64) -> bool {
         self.table().open.contains_key(&id)
     }
 
-    /// Gives a yes back whose request did not reach its server.
+    /// Makes a used yes valid again, because its request did not reach the server.
     pub(super) fn give_back(&self, id: u64) {
         if let Some(entry) = self.table().open.get(&id) {
             entry.state.send_if_modified(|state| std::mem::replace(state, State::Yes) == State::Used);
@@ -218,7 +219,7 @@ impl Asks {
         found.map(|(id, entry)| (*id, entry.state.subscribe()))
     }
 
-    /// Opens a question, on which a decision counts for `life`.
+    /// Opens a question. A decision on it is valid for `life`.
     pub(super) fn open(
         &self,
         scope: Scope,
@@ -246,7 +247,7 @@ impl Asks {
         (id, receiver)
     }
 
-    /// Returns for how long a yes to the question may count, if for more than one request.
+    /// Returns for how long a yes to the question may allow equal requests; `None` if it allows one request only.
     pub(super) fn remember(&self, id: u64) -> Option<Duration> {
         self.table().open.get(&id)?.remember
     }
@@ -267,7 +268,7 @@ impl Asks {
         }
         let remembered = entry.remember.filter(|_| decided == Decided::Remember);
         let scope = entry.scope.clone();
-        // A late yes counts as long as one in time.
+        // A yes that comes late is valid as long as one that comes early.
         entry.until = Instant::now() + entry.life;
         entry.state.send_replace(State::Yes);
         if let Some(time) = remembered {
@@ -304,7 +305,7 @@ impl Asks {
         open.map(|entry| OpenAsk { waits_secs: entry.since.elapsed().as_secs(), ..entry.shown.clone() }).collect()
     }
 
-    /// Locks the table, without what has expired.
+    /// Removes what has expired, and locks the table.
     fn table(&self) -> MutexGuard<'_, Table> {
         let mut table = lock(&self.table);
         let now = Instant::now();

@@ -32,7 +32,7 @@ pub(super) async fn beating<T>(
         return done;
     }
     let leg = toward.mailbox().cloned();
-    // What waits on a parked call is not in the host.
+    // A parked call has no mailbox, so its waits are not counted.
     let awaited = match wait {
         Wait::Server => Awaited::Server,
         Wait::Person | Wait::Permission => Awaited::Person,

@@ -1,13 +1,13 @@
-//! Which calls get an answer that was given before (`cache` of a tool, `host.cache.reads`), and which answers are kept
-//! for the next equal request.
+//! Decides which calls get a cached answer (`cache` of a tool, `host.cache.reads`), and which answers are cached for
+//! the next equal request.
 //!
-//! In: a call on its way to its server. Out: a kept answer with its age, or the server's. Requests are equal if they say
-//! the same to the same tool of the same server, over one lease and for one principal; what only this hop reads
+//! In: a call on its way to its server. Out: a cached answer with its age, or the server's. Requests are equal if they
+//! send the same to the same tool of the same server, over one lease and for one principal; what only this hop reads
 //! (progress tokens, traces) does not count. `manager/answers.rs` holds the answers, `shared.rs` asks the server.
 //!
-//! **Invariants:** only a whole answer without an error is kept, and none that a question, a task, or a state led to. What
-//! the key is made of is what the server reads: arguments that readers may take differently are refused (`doubled.rs`,
-//! `docs/hazards.md` H37).
+//! **Invariants:** only a complete answer without an error is cached, and none that came through a question, a task, or
+//! a `requestState`. The key is made of exactly what the server reads, so arguments that JSON parsers may read
+//! differently are refused (`doubled.rs`, `docs/hazards.md` H37).
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -38,28 +38,29 @@ use crate::protocol::{Method, Raw, meta, object};
 use crate::registry::{Entry, Kind, Pin};
 use crate::upstream::{Cache, Connection, Upstream};
 
-/// The answer to a call, if it is kept: under which keys, and for how long.
+/// How the answer to a call may be cached: under which keys, and for how long.
 #[derive(Debug)]
 pub(super) struct Wish {
     /// The key for this principal.
     pub(super) key: AnswerKey,
-    /// The key for all principals, where they are one to the server.
+    /// The key for all principals, if the server does not distinguish them (`sharing`).
     for_all: Option<AnswerKey>,
     time: Duration,
-    /// The size of an answer that is kept at most.
+    /// The size of the largest answer that is cached, in bytes.
     size: usize,
-    /// The connection over which it is asked for, and the lists that had changed by then.
+    /// The epoch of the connection that the request uses. It changes with the connection and with each change of a
+    /// list.
     epoch: (u64, u64),
     writes: Writes,
 }
 
-/// The longest that an answer is kept, whatever its server says.
+/// The longest time that an answer is cached, whatever its server says.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Params of more bytes are read on a thread that may block.
 const LARGE: usize = 16 * 1024;
 
 impl Forwarder {
-    /// Serves a call of a host that keeps answers.
+    /// Serves a call while caching is on.
     pub(super) async fn kept(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -73,7 +74,7 @@ impl Forwarder {
             Toward::Parked(_) => return self.run(client, forward, toward, (ticket, None)).await,
         };
         let writes = is_writing(forward);
-        // The user says of a tool whose answers are kept that they are the same after a call of it.
+        // A user who turns caching on for a tool says that a call of the tool does not change its answers.
         let own = || writes.then(|| answers.writing(server.id, Some(Arc::from(&*forward.target))));
         let Some(time) = time(&self.manager, client, forward) else {
             let writing = writes.then(|| answers.writing(server.id, None));
@@ -94,7 +95,7 @@ impl Forwarder {
         }
         let wish = self.wish(client, forward, &leg, (&upstream, &connection), time).await?;
         let is_anew = forward.meta.as_ref().and_then(|own| own.text(meta::CACHE)).is_some_and(|word| word == "bypass");
-        // A server without sessions says itself how long its resources are good.
+        // A server without sessions says itself how long its resources are fresh.
         let age = if wish.key.is_read && connection.is_modern() { LONGEST } else { time };
         let found = wish.keys().find_map(|key| answers.find(key, wish.epoch, age)).filter(|_| !is_anew);
         if let Some((Kept { version, result, .. }, age)) = found {
@@ -106,10 +107,10 @@ impl Forwarder {
         self.share(client, (forward, writes), toward, (wish, !is_anew), ticket).await
     }
 
-    /// Makes the keys of a call whose answer may be kept.
+    /// Makes the keys of a call whose answer may be cached.
     ///
     /// # Errors
-    /// When readers may take its arguments differently.
+    /// When JSON parsers may read its arguments differently.
     async fn wish(
         &self,
         client: &Client,
@@ -161,7 +162,7 @@ impl Wish {
         std::iter::once(&self.key).chain(&self.for_all)
     }
 
-    /// Keeps the server's answer, if that may be.
+    /// Caches the server's answer if that is allowed.
     pub(super) fn keep(self, manager: &Manager, said: &Said) {
         let Ok(result) = &said.outcome else { return };
         let is_same = said.lease == self.key.lease && said.epoch == self.epoch;
@@ -177,14 +178,14 @@ impl Wish {
             }
         }
         if !time.is_zero() {
-            // What is kept must not keep the message that it came in.
+            // The cached result must not keep the whole message in memory.
             let kept = Kept { version: said.version, result: result.detached(), epoch: said.epoch };
             manager.answers().keep(key, kept, time, self.writes);
         }
     }
 }
 
-/// Returns for how long the answer to a call may be kept; `None` if it may not.
+/// Returns for how long the answer to a call may be cached; `None` if it may not be.
 fn time(manager: &Manager, client: &Client, forward: &Forward) -> Option<Duration> {
     if forward.answers || forward.task != Plan::Theirs {
         return None;
@@ -193,7 +194,8 @@ fn time(manager: &Manager, client: &Client, forward: &Forward) -> Option<Duratio
         Method::ToolsCall => {
             forward.listed.entry()?;
             let (time, is_exact) = said(manager, client, forward, ToolRules::cache_of)?.value();
-            // Whoever writes a glob may not know all tools that it matches.
+            // The author of a glob may not know all tools that it matches, so a glob applies only to tools that only
+            // read.
             (time, is_exact || forward.only_reads())
         }
         Method::ResourcesRead => (manager.settings().cache.reads, true),
@@ -216,19 +218,19 @@ fn is_whole(result: &Raw) -> bool {
         && [task, state, requests].iter().all(Option::is_none)
 }
 
-/// Returns a kept result as its client gets it.
+/// Returns a cached result as its client gets it, with its age.
 fn aged(result: &Raw, method: &Method, age: Duration) -> Raw {
     let [own, ttl] = result.members(["_meta", "ttlMs"]);
     let own = own.filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     let mark = format!(r#"{{"ageMs":{}}}"#, age.as_millis());
     let aged = result.with_member("_meta", own.with_member(meta::CACHE, mark.as_bytes()).as_bytes());
-    // The time that the server gave has begun when it answered.
+    // The lifetime that the server gave began when the server answered.
     let ttl = ttl.filter(|_| *method == Method::ResourcesRead).and_then(|ttl| ttl.read::<u64>().ok());
     let left = ttl.map(|ttl| ttl.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
     left.map_or(aged.clone(), |left| aged.with_member("ttlMs", left.to_string().as_bytes()))
 }
 
-/// Everything that a request says to its server, and what the server is known to read.
+/// What a request sends to its server, and what affects how the server reads it.
 struct Asking {
     params: Raw,
     meta: Option<Raw>,
@@ -241,10 +243,10 @@ struct Asking {
 }
 
 impl Asking {
-    /// Hashes it. Two spellings of the same JSON have one hash.
+    /// Hashes all of it. Two spellings of the same JSON have one hash.
     ///
     /// # Errors
-    /// With the keys that readers may take differently.
+    /// With the keys that JSON parsers may read differently.
     fn hash(&self) -> Result<[u8; 32], Vec<FieldError>> {
         let mut hash = Sha256::new();
         let mut add = |name: &str, value: &str| {
@@ -255,7 +257,7 @@ impl Asking {
         };
         if let Some(entry) = &self.entry {
             let arguments = self.params.member("arguments").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
-            // Arguments that the config edits were checked when they were edited, and have other names by now.
+            // If the config edits the arguments, they were checked during the edit, and have other names by now.
             let names = if entry.edit().is_none() { entry.argument_names() } else { BTreeSet::new() };
             let mut errors = Vec::new();
             doubled::find(arguments.as_value(), &names, MOST, &mut errors);
@@ -283,7 +285,7 @@ impl Asking {
     }
 }
 
-/// Gives away the members of an object whose names match, in the order of their names.
+/// Calls `add` for each member of an object whose name matches, in the order of their names.
 fn others(of: &Raw, is: impl Fn(&str) -> bool, mut add: impl FnMut(&str, String)) {
     let mut members = object(of.as_value()).unwrap_or_default();
     members.retain(|(name, _)| is(name));
@@ -293,7 +295,7 @@ fn others(of: &Raw, is: impl Fn(&str) -> bool, mut add: impl FnMut(&str, String)
     }
 }
 
-/// Reports whether the server gets a member of the request's `_meta`, and could answer by it.
+/// Reports whether the server gets this member of the request's `_meta`, and might answer differently because of it.
 fn is_sent(name: &str) -> bool {
     let is_hops = matches!(name, "progressToken" | "traceparent" | "tracestate" | "baggage");
     !is_hops && !name.starts_with(meta::OURS) && (!name.starts_with(meta::PREFIX) || name == meta::RELATED_TASK)

@@ -2,10 +2,10 @@
 //! name for the target; everything that comes back is translated, until there is one answer.
 //!
 //! A server that was lost may come back in another era (legacy, with sessions, or modern, without). So every decision
-//! that depends on the eras of both sides is made anew for each connection: which of the four ways of `mod.rs` the call
-//! takes, whether it runs as a task, how a resource is watched. A call that was not parked on one connection is parked
-//! on the next if necessary. Its deadlines, its slot, and its count of retries stay ([`Course`]). `Error::fate` says
-//! what became of a lost request, `Repeats` whether it is sent again.
+//! that depends on the eras of both sides is made again for each connection: which of the four paths of `mod.rs` the
+//! call takes, whether it runs as a task, how a resource is watched. A call that was not parked on one connection is
+//! parked on the next if necessary. Its deadlines, its slot, and its count of retries stay ([`Course`]). `Error::fate`
+//! says what became of a lost request, `Repeats` whether it is sent again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Forwarder {
         Toward::leg(client, leg).beating(heartbeat)
     }
 
-    /// Reports whether a request of a client without a session goes on with one about which the client was asked.
+    /// Reports whether a request of a client without a session continues a request about which the client was asked.
     pub(super) fn goes_on(&self, client: &Client, wanted: &Wanted) -> bool {
         client.revision().is_modern() && self.sealer.continues(client.bound(), &wanted.method, &wanted.params)
     }
@@ -97,7 +97,7 @@ impl Forwarder {
         self.forward_on(client, forward, leg, &mut toward).await
     }
 
-    /// Does the same for a request whose client may have got progress before.
+    /// Does the same as [`Self::forward`] for a request whose client may have got progress already.
     pub(super) async fn forward_on(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -115,7 +115,7 @@ impl Forwarder {
         }
         #[cfg(any(feature = "validate", test))]
         let validates = self.manager.validates();
-        // What clients see is what they are held to, so this comes before presets and the server's own names.
+        // Clients are held to the schema that they see, so this check comes before presets and the server's own names.
         #[cfg(any(feature = "validate", test))]
         if validates {
             Box::pin(check_arguments(&self.manager, client, &forward)).await?;
@@ -173,7 +173,8 @@ impl Forwarder {
         let server = &forward.server;
         let calling = server.calling();
         let mut held = [None, None];
-        // The slot of the tool first: who waits for it keeps no other tool's call from a slot of the server.
+        // The slot of the tool comes first: a call that waits for it must not hold a slot of the server that a call of
+        // another tool could use.
         for (held, slots) in held.iter_mut().zip([forward.tool_slots(), server.slots.as_ref()]) {
             let Some(slots) = slots else { continue };
             let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
@@ -231,7 +232,7 @@ impl Forwarder {
     /// Runs a call until there is an answer. A call whose connection is lost is sent again where that is safe
     /// (`docs/hazards.md` H57).
     ///
-    /// Here and in what this calls, the rare ways are boxed: they would make the future of every call several times as
+    /// Here and in what this calls, the rare paths are boxed: they would make the future of every call several times as
     /// large, and each caller moves it.
     async fn go_on(
         self: &Arc<Self>,

@@ -1,5 +1,5 @@
 //! One client: its abilities, its requests in flight, and the questions put to it (requests from servers to the client,
-//! and those of the host itself).
+//! and those of mcp-host itself).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ pub(crate) struct Abilities {
     pub(crate) revision: ProtocolVersion,
     /// The kinds of questions that it can be asked.
     pub(crate) profile: Profile,
-    /// Those of its `capabilities.extensions` that the host passes on to servers.
+    /// Those of its `capabilities.extensions` that mcp-host passes on to servers.
     pub(crate) extensions: Option<Raw>,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
-    /// The principal, as handles that this client keeps are bound to it and to the view; `None` if the view changes
-    /// nothing about it. Behind a pointer, since few clients use a view and each session costs memory.
+    /// The principal that this client's handles are bound to: its own one, combined with the view. `None` if the view
+    /// makes no difference. Behind a pointer, since few clients use a view and each session costs memory.
     bound: Option<Box<Principal>>,
     revision: ProtocolVersion,
-    /// Those of its `capabilities.extensions` that the host passes on to servers.
+    /// Those of its `capabilities.extensions` that mcp-host passes on to servers.
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
@@ -112,7 +112,7 @@ pub(super) struct OpenQuestion {
     pub(super) ask: Ask,
     /// The call that it belongs to, by the id of the request to the server; `None` for a question outside of calls.
     pub(super) call: Option<u64>,
-    /// Whether the host itself asks, in its own words.
+    /// Whether mcp-host itself asks, in its own words.
     pub(super) is_of_host: bool,
     pub(super) answered: Option<Arc<Notify>>,
     pub(super) leg: Option<Arc<Mailbox>>,
@@ -134,11 +134,11 @@ pub(super) struct LastView {
     pub(super) view: manager::View,
     /// Whether, by then, every server had listed or its waiting time was over.
     pub(super) settled: bool,
-    /// When it may be another one though nothing has changed: how tools are listed stays for a while only.
+    /// When it expires even if nothing has changed, since a decision on how tools are listed is only valid for a while.
     pub(super) until: Option<Instant>,
 }
 
-/// For each kind of list, the catalog whose list or whose change the client was told of last.
+/// For each kind of list, the catalog from which the client last got the list or a notification of its change.
 pub(super) type ToldCatalogs = [Arc<Catalog>; 4];
 
 impl State {
@@ -163,13 +163,13 @@ impl Client {
         }
     }
 
-    /// Returns those of its `capabilities.extensions` that the host passes on to servers.
+    /// Returns those of its `capabilities.extensions` that mcp-host passes on to servers.
     #[cfg(feature = "server")]
     pub(super) fn extensions(&self) -> Option<&Raw> {
         self.extensions.as_ref()
     }
 
-    /// Returns the principal as handles are bound to it that are valid in this client's view alone.
+    /// Returns the principal to which handles are bound that are valid only in this client's view.
     pub(super) fn bound(&self) -> &Principal {
         self.bound.as_deref().unwrap_or(&self.who.principal)
     }
@@ -180,7 +180,7 @@ impl Client {
         &self.who.view.name
     }
 
-    /// Returns what its access token claims, as far as rules read it.
+    /// Returns those claims of its access token that rules read.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors ask"))]
     pub(crate) fn claims(&self) -> &Claims {
         &self.who.claims
@@ -192,7 +192,7 @@ impl Client {
         self.revision
     }
 
-    /// Reports whether it declared that it can be asked anything.
+    /// Reports whether it declared any kind of question that it can be asked.
     #[must_use]
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
@@ -271,7 +271,7 @@ impl Client {
         self.who.profile
     }
 
-    /// Reports whether it declared that extension and the host passes the extension on.
+    /// Reports whether it declared that extension and mcp-host passes the extension on.
     pub(super) fn declares(&self, extension: &str) -> bool {
         self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
     }

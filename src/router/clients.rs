@@ -58,8 +58,8 @@ impl Clients {
         self.enter_as(identity.into(), abilities, named, account, None)
     }
 
-    /// Adds a client again whose session was let go. `since` is the time since its `initialize`. Its log level, what it
-    /// watched, and what it was asked are lost.
+    /// Adds a client again whose session was dropped. `since` is the time since its `initialize`. Its log level, its
+    /// subscriptions, and the questions put to it are lost.
     #[cfg(feature = "server")]
     pub(crate) fn readmit(
         &self,
@@ -70,13 +70,14 @@ impl Clients {
     ) -> Arc<Client> {
         let Handshake { abilities, named, lists } = handshake;
         let client = self.enter_as(identity, abilities, named, account, Some(lists));
-        // A late answer to a question of before must match no new one. Nobody is asked a thousand times a second.
+        // A late answer to an old question must match no new one. No client is asked a thousand times a second, so the
+        // milliseconds exceed every old id.
         client.has_asked(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
         client
     }
 
-    /// Tells a client that all of its lists have changed: it may have them from before it was added again. From now on it
-    /// hears of every change.
+    /// Notifies a client that all of its lists have changed, since its lists may be from before it was added again.
+    /// From now on it is notified of every change.
     #[cfg(feature = "server")]
     pub(crate) fn renew_lists(&self, client: &Client) {
         client.follow_lists(&self.manager);
@@ -123,7 +124,7 @@ impl Clients {
         self.manager.release(client.owner());
     }
 
-    /// Returns what is remembered of calls.
+    /// Returns the record of recent calls.
     #[cfg(feature = "server")]
     pub(super) fn record(&self) -> &Record {
         self.manager.record()

@@ -56,7 +56,7 @@ impl Drop for Visits {
     }
 }
 
-/// The client and the server of a call, and what both are asked with.
+/// The client and the server of a call, and what is needed to ask both.
 pub(super) struct Stage<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) leg: &'a Arc<Mailbox>,

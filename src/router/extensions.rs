@@ -26,12 +26,12 @@ pub(super) fn carried(manager: &Manager, capabilities: &Raw, revision: ProtocolV
     (!kept.is_empty()).then(|| Raw::trusted(format!("{{{}}}", kept.join(",")).into()))
 }
 
-/// Reports whether the host passes that extension on for clients of that revision.
+/// Reports whether mcp-host passes that extension on for clients of that revision.
 fn carries(manager: &Manager, id: &str, revision: ProtocolVersion) -> bool {
     CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && manager.settings().tasks))
 }
 
-/// Returns the `extensions` for the host's own capabilities: those of all servers that the client sees. Unless tasks
+/// Returns the `extensions` for mcp-host's own capabilities: those of all servers that the client sees. Unless tasks
 /// are switched off, a modern client is always offered tasks, since servers of 2025-11-25 have tasks too, and clients
 /// may ask before the first server is connected.
 pub(super) fn offered(manager: &Manager, revision: ProtocolVersion, who: &Who) -> Raw {
@@ -68,7 +68,7 @@ pub(super) fn route(
     let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
     let mut owners = servers.iter().filter(declares);
     let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown()) };
-    // The params name no target that the host would have to rename.
+    // The params name no target that mcp-host would have to rename.
     let one = One { server: server.clone(), target: "".into(), listed: Listed::Not };
     Ok(Forward::new(one, Wanted::unnamed(method.clone(), params), limits.clone()))
 }

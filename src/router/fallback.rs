@@ -1,12 +1,12 @@
-//! Gives a call to another tool if its own did not serve it (`fallback` of a tool).
+//! Passes a tool call on to another tool, its fallback, if its own tool did not serve it (`fallback` of a tool).
 //!
-//! In: a tool call. Out: its answer or, after a failure that the config names, that of the other tool to the same
-//! arguments. For the other tool everything holds as if the client had called it: the view, what is approved, presets,
-//! rates. One step only: its own fallback does not count.
+//! In: a tool call. Out: its answer or, after a failure that the config names, the fallback's answer to the same
+//! arguments. The fallback runs as if the client had called it: its view, approvals, presets, and rates apply. A
+//! fallback of the fallback is ignored.
 //!
-//! **Invariants:** no call goes on to another tool if it may have done its work, unless its tool may run twice. A client
-//! never gets a structured result that does not fit the output schema of the tool that it called. Each of both calls has
-//! its own line in the audit.
+//! **Invariants:** a call that may have done its work is not passed on, unless it may run twice. A client never gets a
+//! structured result that does not fit the output schema of the tool that it called. Each of the two calls has its own
+//! line in the audit.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -39,11 +39,11 @@ pub(super) struct Fallbacks {
     pub(super) tasks: Arc<Tasks>,
     pub(super) calls: Arc<Forwarder>,
     pub(super) observer: Arc<Observer>,
-    /// What was logged already.
+    /// The problems that were logged already.
     pub(super) told: Mutex<BTreeSet<String>>,
 }
 
-/// A call, as it is given to the other tool.
+/// A call as it is passed on to the fallback.
 struct Given {
     fallback: Fallback,
     /// The name by which the client called the tool.
@@ -60,7 +60,7 @@ struct Given {
 const TOLD: usize = 1000;
 /// How much of an error's text is searched.
 const SEARCHED: usize = 64 * 1024;
-/// Why a call that brings the answers to questions of the other tool goes there.
+/// The reason given for passing on a call that brings answers to questions of the fallback.
 const ANSWERS: &str = "input_required";
 
 impl Fallbacks {
@@ -73,7 +73,7 @@ impl Fallbacks {
         said(&self.manager, client, forward, of).map(Said::value)
     }
 
-    /// Makes a call and, if its tool does not serve it, that of the other tool.
+    /// Makes a call and, if its tool does not serve it, calls the fallback.
     pub(super) async fn call(
         &self,
         client: &Arc<Client>,
@@ -108,18 +108,18 @@ impl Fallbacks {
         observed.finish(Some(&other));
         match other {
             Ok(result) => Ok(given.marked(&result, why)),
-            // Neither got the call, so it ends as if there were no other.
+            // Neither tool got the call, so it ends as if there were no fallback.
             Err(NoResult::Failed(failed)) if !failed.sent => answered,
             failed => failed,
         }
     }
 
-    /// Reports whether the request brings answers to questions that the other tool has asked.
+    /// Reports whether the request brings answers to questions that the fallback has asked.
     fn is_answer(&self, client: &Client, given: &Given) -> bool {
         client.revision().is_modern() && self.calls.sealer.continues(client.bound(), &Method::ToolsCall, &given.params)
     }
 
-    /// Returns the call of the other tool; `None`, after logging why, if there is none that the client may make.
+    /// Returns the call of the fallback. Logs why and returns `None` if the client may make no such call.
     async fn second(&self, client: &Arc<Client>, given: &Given, leg: &Arc<Mailbox>) -> Option<Box<Forward>> {
         let (from, to) = (Theirs(&given.from), Theirs(&given.fallback.tool));
         let mut wanted = Wanted::tool(Some(given.params.clone())).ok()?;
@@ -140,7 +140,7 @@ impl Fallbacks {
             return None;
         }
         if given.entry.as_ref().is_some_and(|called| !called.can_be_replaced_by(entry)) {
-            self.tell(&format!("the fallback of {from} is not used: the `outputSchema` of {to} is another one"));
+            self.tell(&format!("the fallback of {from} is not used: the `outputSchema` of {to} is different"));
             return None;
         }
         Some(second)
@@ -159,7 +159,7 @@ impl Fallbacks {
 impl Given {
     fn of(forward: &Forward, fallback: Fallback) -> Self {
         let mut params = forward.params.with_member("name", Raw::from_value(&fallback.tool).as_bytes());
-        // How the first tool runs is decided already, and not by the client.
+        // Only a client's own wish for a task is passed on. Otherwise, the plan for the first tool set the member.
         if forward.task != Plan::Wanted {
             params = params.without_member("task");
         }
@@ -167,7 +167,7 @@ impl Given {
         Self { fallback, from, params, entry, is_safe_twice: forward.is_safe_twice() }
     }
 
-    /// Returns why the call goes to the other tool; `None` if it does not.
+    /// Returns why the call goes to the fallback; `None` if it does not.
     fn why(&self, answered: &Answered) -> Option<&'static str> {
         match answered {
             Ok(result) => self.fallback.pattern.as_ref()?.is_in(&error_text(result)?).then_some("match"),
@@ -188,7 +188,7 @@ impl Given {
         }
     }
 
-    /// Adds to a result which tool it is of.
+    /// Notes in a result which tool it comes from.
     fn marked(&self, result: &Raw, why: &str) -> Raw {
         let own = result.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         let mark = serde_json::json!({ "from": self.from, "to": self.fallback.tool, "why": why });

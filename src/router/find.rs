@@ -19,13 +19,13 @@ use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
 use crate::registry::search::{FIND, READ_RESULT, RUN};
 use crate::registry::{Catalog, Kind};
 
-/// Finds the server, or the host's own tool, that serves a request.
+/// Finds the server, or mcp-host's own tool, that serves a request.
 #[derive(Debug)]
 pub(super) struct Routes {
     manager: Manager,
     connector: Arc<Connector>,
     background: Background,
-    /// Tools of the host itself, in tests.
+    /// Tools of mcp-host itself, in tests.
     own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
     find: [Arc<dyn OwnTool>; 1],
     /// The tool that runs scripts; `None` if this build runs none.
@@ -132,13 +132,13 @@ impl Routes {
         }
         let servers = self.manager.callable_by(&client.who);
         let found = Map { own: self.own_tools(client, callable, name), callable, servers: &servers }.find(what, name);
-        // The name may carry the alias of a server that the client may not call. That such a server exists must not
-        // show.
+        // The name may carry the alias of a server that the client may not call. The client must not learn that such a
+        // server exists.
         let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(&client.who);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
 
-    /// Returns the tools of the host that this name can mean. A server's tool wins where it is listed.
+    /// Returns the tools of mcp-host that this name can mean. A server's tool wins where it is listed.
     fn own_tools(&self, client: &Client, callable: &Catalog, name: &str) -> &[Arc<dyn OwnTool>] {
         if let Some(own) = self.own.get() {
             return own;
@@ -157,7 +157,7 @@ impl Routes {
         if is_ours { &self.find } else { &[] }
     }
 
-    /// Sets the host's own tools, in tests.
+    /// Sets mcp-host's own tools, in tests.
     #[cfg(test)]
     pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
         self.own.set(tools.into()).expect("they are given once");
@@ -183,7 +183,7 @@ impl Routes {
         let bare = silent.iter().filter(|server| server.config.prefix.may_stay());
         let wait = self.manager.startup_wait();
         let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
-        // The caller sees from their lists whether they came.
+        // The caller sees from the lists which servers came in time.
         let _ = tokio::time::timeout(wait, all).await;
         None
     }

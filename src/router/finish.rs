@@ -13,7 +13,7 @@ use crate::upstream::Cache;
 /// Puts answers into the form that clients get.
 #[derive(Debug)]
 pub(super) struct Finish {
-    /// The host's own `serverInfo`.
+    /// mcp-host's own `serverInfo`.
     info: Raw,
 }
 
@@ -26,7 +26,7 @@ impl Finish {
         &self.info
     }
 
-    /// Adds the members that every result has since 2026-07-28, if the client speaks that revision. Results of the host
+    /// Adds the members that every result has since 2026-07-28, if the client speaks that revision. Results of mcp-host
     /// itself get them, too.
     pub(super) fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
         let revision = client.revision();
@@ -80,7 +80,7 @@ impl Finish {
         Ok(adapt::outcome(outcome, method, &gap)?)
     }
 
-    /// Completes a result of the host itself with the members that every result has since 2026-07-28, and with caching
+    /// Completes a result of mcp-host itself with the members that every result has since 2026-07-28, and with caching
     /// hints.
     pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
         self.completed_with("", result, hints)

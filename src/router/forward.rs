@@ -45,7 +45,7 @@ pub(super) struct Forward {
     pub(super) limits: Arc<Limits>,
     /// Whether it brings the client's answers to an `input_required` result of a modern server (one without sessions).
     pub(super) answers: bool,
-    /// The number of the question to a person that the request was allowed by, if a rule wanted one.
+    /// The number of the question to a person whose answer allowed the request; `None` if no rule required one.
     pub(super) permit: Option<u64>,
     /// Whether its client was shown the page where a person decides on it.
     pub(super) saw_page: bool,
@@ -58,7 +58,7 @@ pub(super) struct Forward {
     /// The offer of the server (its tools and prompts) that the client was shown; `None` if the client saw the list of
     /// its own lease.
     pub(super) shown: Option<Arc<Offer>>,
-    /// Where the server's answer is noted, if others may get it, too.
+    /// Where the server's answer is stored, if other requests may get it, too.
     pub(super) heard: Option<Arc<Heard>>,
     /// The limits of its tool alone, where the config has any.
     pub(super) own: Option<Box<Own>>,
@@ -109,11 +109,12 @@ impl Forward {
         self.hints().read_only_hint == Some(true)
     }
 
-    /// Returns what counts of the tool's annotations: those of the config, else no more than was approved.
+    /// Returns the annotations that apply to the tool: those of the config, else those of the server as far as they
+    /// were approved.
     fn hints(&self) -> Hints {
         let Some(entry) = self.listed.entry() else { return Hints::default() };
         let Some(counts) = entry.lesser_hints() else { return hints::said(entry.definition()) };
-        // It claims more than was approved.
+        // The tool claims more than was approved.
         let own = self.server.config.tools.of(&self.target).unwrap_or_default();
         hints::effective(&own.annotations, &counts)
     }
@@ -128,7 +129,7 @@ impl Forward {
         self.digest.get_or_init(|| state::digest(&self.method, &self.params))
     }
 
-    /// Returns how long the call may hear nothing.
+    /// Returns how long the server may be silent.
     pub(super) fn call_timeout(&self) -> Duration {
         self.own.as_ref().and_then(|own| own.call_timeout).unwrap_or(self.server.config.call_timeout)
     }
@@ -224,7 +225,7 @@ fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) 
 
 fn trace() -> adapt::Trace {
     let mut bytes = [0; 24];
-    // Without randomness only the trace ids are not unique.
+    // If this fails, the only harm is that trace ids are not unique.
     let _ = getrandom::fill(&mut bytes);
     adapt::Trace::from_random(bytes)
 }
@@ -282,9 +283,9 @@ impl Course {
     }
 }
 
-/// Which further tries a request still has (`docs/hazards.md` H57).
+/// Which retries a request still has (`docs/hazards.md` H57).
 pub(super) struct Repeats {
-    /// Until when a request that never left the host may be sent again.
+    /// Until when a request that never left mcp-host may be sent again.
     until: Instant,
     /// Whether it may still be sent once more after a server refused it before doing any work.
     refused: bool,

@@ -1,4 +1,4 @@
-//! How full the host's tables are (`docs/hazards.md` H55): counts that must be 0 when nothing runs, and how much is
+//! How full mcp-host's tables are (`docs/hazards.md` H55): counts that must be 0 when nothing runs, and how much is
 //! used of each limit that clients can fill. Each count is read from its table on demand, so calls pay nothing for it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use super::tasks::Tasks;
 use crate::manager::{Manager, Slots};
 use crate::queues::Queues;
 
-/// How many clients, requests, connections, and so on the host holds now.
+/// How many clients, requests, connections, and so on mcp-host holds now.
 ///
 /// ```
 /// # #[cfg(feature = "server")]
@@ -82,7 +82,7 @@ pub(crate) struct DoorLoad {
     pub(crate) bound_sessions: usize,
 }
 
-/// What people should know of the sessions of clients over HTTP.
+/// Notes for people about the sessions of clients over HTTP.
 ///
 /// ```
 /// # #[cfg(feature = "server")] {
@@ -113,7 +113,7 @@ pub(crate) trait Holds: Send + Sync {
     }
 }
 
-/// Measures how full the host's tables are.
+/// Measures how full mcp-host's tables are.
 pub(crate) struct Meter {
     pub(super) manager: Manager,
     pub(super) clients: Arc<Clients>,
@@ -146,7 +146,7 @@ impl Meter {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(door);
     }
 
-    /// Counts what the host holds now.
+    /// Counts what mcp-host holds now.
     pub(crate) fn gauges(&self) -> Gauges {
         let held = self.held();
         let mut gauges = Gauges {

@@ -1,4 +1,4 @@
-//! What the host says of itself: the results of `initialize` and `server/discover`.
+//! Builds the results of `initialize` and `server/discover`, in which mcp-host describes itself.
 
 use super::client::Client;
 use super::extensions::offered;

@@ -1,9 +1,10 @@
-//! What `initialize` agreed with a client, as bytes: a session's id holds them, so that the host can make the client anew
-//! after a restart, or after it let the session go; and the answer to what a client asked before.
+//! Writes what `initialize` agreed with a client as bytes. A session's id holds these bytes, so that mcp-host can
+//! restore the client after a restart, or after it dropped the session. A request that the client made before gets its
+//! answer here, too.
 //!
-//! The bytes are: the form (1), the revision, the profile, how tools are listed, and three texts, each after its length:
-//! the client's name, its version, and its extensions. **Invariant:** only bytes that [`Handshake::write`] made are read;
-//! whatever else comes is refused as a whole.
+//! The bytes are: the version of the format (1), the revision, the profile, how tools are listed, and three texts, each
+//! after its length: the client's name, its version, and its extensions. **Invariant:** only bytes that
+//! [`Handshake::write`] made are read; anything else is refused as a whole.
 
 use super::Router;
 use super::answer::Failure;
@@ -21,7 +22,7 @@ pub(crate) struct Handshake {
     pub(super) lists: Lists,
 }
 
-/// The form of the bytes. Another form gets another number.
+/// The version of the format. Each change of the format gets a new number.
 const FORM: u8 = 1;
 /// The numbers of the revisions.
 const REVISIONS: [(u8, ProtocolVersion); 4] = [
@@ -34,12 +35,12 @@ const REVISIONS: [(u8, ProtocolVersion); 4] = [
 const LISTS: [(u8, Lists); 2] = [(0, Lists::Full), (1, Lists::Search)];
 
 impl Handshake {
-    /// Returns the answer to a request that a client made before it was made anew, and that was not answered.
+    /// Returns the answer to a request that a client made before it was restored, and that was never answered.
     pub(crate) fn lost(router: &Router, client: &Client, method: &Method) -> Outcome {
         router.0.finish.written(client, method, Err(Failure::of_before().of_host()))
     }
 
-    /// Reads it from all of `bytes`; `None` if they are something else.
+    /// Reads a handshake from all of `bytes`; `None` if they are anything else.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (&[form, revision, profile, lists], mut rest) = bytes.split_first_chunk::<4>()?;
         let [name, version, extensions] = [text(&mut rest)?, text(&mut rest)?, text(&mut rest)?];
@@ -58,7 +59,8 @@ impl Handshake {
 }
 
 impl Client {
-    /// Writes what its `initialize` agreed, for [`Handshake::read`]. Returns false if that cannot be kept as bytes.
+    /// Writes what the client's `initialize` agreed, for [`Handshake::read`]. Returns false if that cannot be kept as
+    /// bytes.
     pub(crate) fn write_handshake(&self, bytes: &mut Vec<u8>) -> bool {
         let head = (self.revision(), self.profile(), self.who.lists);
         write(head, &self.named, self.extensions(), bytes)
@@ -85,7 +87,7 @@ fn write(
     })
 }
 
-/// Takes a text off the front.
+/// Removes the first text from `rest` and returns it.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let (length, after) = rest.split_first_chunk::<2>()?;
     let (text, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;

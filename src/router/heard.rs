@@ -1,5 +1,5 @@
-//! What the server answered to a call, as it came: for all who wait for the same answer, each of whom puts it into the
-//! form of its own revision.
+//! Holds what the server answered to a call, unchanged, for all requests that share the answer. Each request then
+//! translates it into the revision of its own client.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ pub(super) struct Heard(Mutex<Option<Said>>);
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) lease: u64,
-    /// The connection, and the lists that had changed by then.
+    /// The epoch of the connection, which changes with the connection and with each change of a list.
     pub(super) epoch: (u64, u64),
     /// The server's revision.
     pub(super) version: ProtocolVersion,
@@ -34,7 +34,7 @@ impl Heard {
         *lock(&self.0) = Some(said);
     }
 
-    /// Takes the answer out, if there was one.
+    /// Takes the answer, if there was one.
     pub(super) fn take(&self) -> Option<Said> {
         lock(&self.0).take()
     }

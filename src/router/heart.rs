@@ -1,9 +1,9 @@
-//! Heartbeats: a client whose call is silent for `host.heartbeat` gets progress of the host itself, since many clients
-//! give up on a call that says nothing for a minute. A heartbeat moves no deadline of the host (`clocks.rs`).
+//! Heartbeats: a client whose call is silent for `host.heartbeat` gets progress from mcp-host itself, since many
+//! clients give up on a call that is silent for a minute. A heartbeat moves no deadline of mcp-host (`clocks.rs`).
 //!
-//! In: the time, and when something was heard. Out: when the next heartbeat is due, and its text. `rising.rs` gives it its
-//! number; `running.rs` sends it while a server works, `beating.rs` during all other waits, and `park.rs` to the requests
-//! that attend a parked call.
+//! In: the time, and when something was heard. Out: when the next heartbeat is due, and its text. `rising.rs` gives it
+//! its number; `running.rs` sends it while a server works, `beating.rs` during all other waits, and `park.rs` to the
+//! requests that attend a parked call.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ pub(super) struct Heart {
 /// The clock of a request that has had to wait.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Since when the server is silent.
+    /// Since when the server has been silent.
     silent: Instant,
     /// When the next heartbeat is due.
     due: Instant,
 }
 
 impl Heart {
-    /// Makes one that beats after so much silence; never, if that is 0.
+    /// Makes a heart that beats after this much silence, or never if that is 0.
     pub(super) fn every(every: Duration) -> Self {
         Self { every, clock: None }
     }

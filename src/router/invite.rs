@@ -1,4 +1,4 @@
-//! Invitations to sign in: a call was refused before any work because the host has no access token for the server, and
+//! Invitations to sign in: a call was refused before any work because mcp-host has no access token for the server, and
 //! the client can be asked to open a web page (`docs/bridging.md` 14). The client gets an elicitation in URL mode in
 //! the form of its era; `auth/invitation.rs` serves the page.
 //!
@@ -30,13 +30,13 @@ use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What came of asking a client to sign in.
+/// The outcome of asking a client to sign in.
 pub(super) enum Invited {
     /// Nobody signs in; the client gets the refusal as its answer.
     Nobody,
     /// The client gets this answer, which asks it to sign in, and has to send its request again.
     Asked(Outcome),
-    /// The host has an access token now; the call is sent again.
+    /// mcp-host has an access token now; the call is sent again.
     SignedIn,
 }
 
@@ -241,7 +241,7 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Returns the params of the elicitation. They say that the host asks, not the server.
+/// Returns the params of the elicitation. They say that mcp-host asks, not the server.
 fn page(forward: &Forward, invitation: &Invitation) -> Raw {
     let message = format!(
         "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",

@@ -1,10 +1,10 @@
-//! Equal requests under way: one request to the server, for all who wait for its answer (`cache` of a tool,
+//! Joins equal requests in flight: one request goes to the server, and all of them get its answer (`cache` of a tool,
 //! `host.cache.reads`).
 //!
-//! In: keys of requests, and what the server says to the one request. Out: a [`Seat`] for each who waits, and a [`Lead`]
-//! for the task that makes the request (`shared.rs`). **Invariants:** whoever waits hears of the end exactly once. Who
-//! leaves changes nothing for the others; when the last one leaves, the request ends. Nobody joins a request during
-//! which the server has asked something.
+//! In: keys of requests, and what the server sends for the one shared request. Out: a [`Seat`] for each request that
+//! waits, and a [`Lead`] for the task that makes the shared request (`shared.rs`). **Invariants:** each waiting request
+//! gets the outcome exactly once. A request that leaves changes nothing for the others; when the last one leaves, the
+//! shared request ends. No request joins once the server has asked something.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::lock::lock;
 use crate::manager::AnswerKey;
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
 
-/// The requests that others may join.
+/// The shared requests that others may join.
 #[derive(Debug, Default)]
 pub(super) struct Joined(Mutex<Table>);
 
@@ -28,36 +28,36 @@ struct Table {
     groups: HashMap<u64, Group>,
 }
 
-/// All who wait for the answer to one request.
+/// All requests that wait for the answer to one shared request.
 #[derive(Debug)]
 struct Group {
     key: AnswerKey,
     chairs: Vec<Chair>,
-    /// Cancelled when the last one has left.
+    /// Cancelled when the last request has left.
     left: CancellationToken,
 }
 
 #[derive(Debug)]
 struct Chair {
     id: u64,
-    /// Whether it is that of the request by which all this began.
+    /// Whether it belongs to the request that started the group.
     leads: bool,
     progress: mpsc::Sender<Raw>,
     end: oneshot::Sender<Ended>,
 }
 
-/// How it ends for one of those who wait.
+/// The outcome for one waiting request.
 #[derive(Clone, Debug)]
 pub(super) enum Ended {
-    /// With this answer.
+    /// This answer.
     With(Answered),
-    /// With this answer of a server of that revision, in the server's form.
+    /// This answer of a server of that revision, in the server's form.
     Said(ProtocolVersion, Outcome),
-    /// Without an answer that is for it: its request is made for itself.
+    /// No shared answer: the request has to be sent on its own.
     Alone,
 }
 
-/// The place of one who waits. Who drops it has left.
+/// The place of one waiting request in its group. Dropping it leaves the group.
 #[derive(Debug)]
 pub(super) struct Seat {
     joined: Arc<Joined>,
@@ -68,7 +68,7 @@ pub(super) struct Seat {
     pub(super) end: oneshot::Receiver<Ended>,
 }
 
-/// The right to make the one request.
+/// The right to make the shared request.
 #[derive(Debug)]
 pub(super) struct Lead {
     joined: Arc<Joined>,
@@ -78,12 +78,12 @@ pub(super) struct Lead {
     pub(super) is_asked: bool,
 }
 
-/// How many progress notifications wait for one who is slow to take them. More are dropped.
+/// How many progress notifications may wait for a slow request. More are dropped.
 const PROGRESS: usize = 32;
 
 impl Joined {
-    /// Gives a seat to a request with this key: beside others if `joins` and there are any. If not, the returned lead
-    /// is to make the request.
+    /// Gives a seat to a request with this key. If `joins` is true and there is a group with this key, the seat is in
+    /// that group. Otherwise the caller must make the shared request, with the returned lead.
     pub(super) fn sit(self: &Arc<Self>, key: &AnswerKey, joins: bool) -> (Seat, Option<Lead>) {
         let ((progress, heard), (end, ended)) = (mpsc::channel(PROGRESS), oneshot::channel());
         let mut table = lock(&self.0);
@@ -109,7 +109,7 @@ impl Joined {
         (Seat { joined: self.clone(), group, id, progress: heard, end: ended }, lead)
     }
 
-    /// Returns how many requests are under way.
+    /// Returns the number of shared requests in flight.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         lock(&self.0).groups.len()
@@ -117,7 +117,7 @@ impl Joined {
 }
 
 impl Table {
-    /// Lets nobody join a group any more.
+    /// Closes a group to further requests.
     fn close(&mut self, id: u64) {
         let Some(group) = self.groups.get(&id) else { return };
         if self.by_key.get(&group.key) == Some(&id) {
@@ -125,7 +125,7 @@ impl Table {
         }
     }
 
-    /// Takes a group out, so that all in it can be told of their end.
+    /// Removes a group and returns it, so that all its requests can be told the outcome.
     fn remove(&mut self, id: u64) -> Option<Group> {
         self.close(id);
         self.groups.remove(&id)
@@ -146,28 +146,29 @@ impl Drop for Seat {
 }
 
 impl Lead {
-    /// Waits until the last one has left.
+    /// Waits until the last request has left.
     pub(super) async fn left(&self) {
         self.left.cancelled().await;
     }
 
-    /// Passes progress of the server on to all who wait.
+    /// Passes progress of the server on to all waiting requests.
     pub(super) fn tell(&self, progress: &Raw) {
         if let Some(group) = lock(&self.joined.0).groups.get(&self.group) {
             for chair in &group.chairs {
-                // One that is slow to take it misses some.
+                // A slow request misses some.
                 let _ = chair.progress.try_send(progress.clone());
             }
         }
     }
 
-    /// Reports whether the one by whose request all this began still waits.
+    /// Reports whether the request that started the group still waits.
     pub(super) fn has_first(&self) -> bool {
         let table = lock(&self.joined.0);
         table.groups.get(&self.group).is_some_and(|group| group.chairs.iter().any(|chair| chair.leads))
     }
 
-    /// Notes that the server has asked something, which is for the first one alone: all others go on by themselves.
+    /// Notes that the server has asked something. The question is for the first request only; all others have to be
+    /// sent on their own.
     pub(super) fn asks(&mut self) {
         self.is_asked = true;
         let mut table = lock(&self.joined.0);
@@ -176,11 +177,11 @@ impl Lead {
         let (first, others): (Vec<Chair>, _) = std::mem::take(&mut group.chairs).into_iter().partition(|one| one.leads);
         group.chairs = first;
         drop(table);
-        // One that has left just now need not be told.
+        // A request that has just left need not be told.
         others.into_iter().for_each(|chair| drop(chair.end.send(Ended::Alone)));
     }
 
-    /// Tells all how it ends: the first one, and all others.
+    /// Tells all requests the outcome: `first` is for the first one, `others` for the rest.
     pub(super) fn end(self, first: Answered, others: &Ended) {
         let group = lock(&self.joined.0).remove(self.group);
         let mut first = Some(first);
@@ -193,7 +194,7 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        // If the end was not told, those who wait notice that nobody will.
+        // If no outcome was sent, the waiting requests notice here that none will come.
         drop(lock(&self.joined.0).remove(self.group));
     }
 }

@@ -1,8 +1,8 @@
 //! Judges requests by the rules that can match their client (`host.policy`), before anything is sent.
 //!
 //! In: a request on its way to a server. Out: nothing, a refusal, or what a person has to be asked first
-//! (`permission.rs`). What a rule decides without looking at the request is decided in the catalog already
-//! (`registry/lens.rs`): a tool comes with the rules that are left.
+//! (`permission.rs`). Decisions that do not depend on the request are made in the catalog already (`registry/lens.rs`);
+//! a tool there carries only the remaining rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::registry::{Catalog, Ruled, Target};
 /// What a person has to be asked before a request is sent.
 #[derive(Clone, Debug)]
 pub(super) struct ToAsk {
-    /// The rule that wants it.
+    /// The rule that requires the question.
     pub(super) rule: Arc<str>,
     /// Who may say yes.
     pub(super) proof: Proof,
-    /// For how long a yes may count.
+    /// For how long a yes may allow equal requests.
     pub(super) remember: Option<Duration>,
-    /// The script that makes the call, for which a yes may count as long as it runs.
+    /// The script that makes the call, if any. A yes may hold until the script ends.
     pub(super) script: Option<Arc<str>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn judge(
     decide(manager, client, forward, leg, (action, &ruled))
 }
 
-/// Judges a subscription to a resource, which nobody can be asked about.
+/// Judges a subscription to a resource. No person can be asked about it.
 ///
 /// # Errors
 /// With the refusal, if the rules do not allow it.
@@ -83,7 +83,7 @@ pub(super) fn judge_subscription(
     }
 }
 
-/// Returns what rules say of a subscription to a resource; `None` if there are none for it.
+/// Returns the verdict of the rules on a subscription to a resource; `None` if no rules apply.
 fn of_subscription(
     manager: &Manager,
     client: &Client,
@@ -99,12 +99,12 @@ fn of_subscription(
     let verdict = manager.as_caller(&client.who, |caller| {
         ruled.judge(&Facts { subject, action, caller, client: ("", None), arguments: None })
     });
-    // Without rules, they were changed just now.
+    // If there is no verdict, the rules were removed just now.
     verdict.transpose().map_err(|_| Failure::denied(None).of(server))
 }
 
-/// Reports whether a client may go on to watch a resource, by the view and the rules of now. Nothing is recorded, because it
-/// is no request.
+/// Reports whether a client may go on watching a resource, by its current view and rules. Nothing is recorded, because
+/// this is no request.
 pub(super) fn may_watch(
     manager: &Manager,
     client: &Client,
@@ -116,7 +116,7 @@ pub(super) fn may_watch(
     is_shown && verdict.is_ok_and(|said| said.is_none_or(|said| !said.enforced || said.decision == Decision::Allow))
 }
 
-/// Why nobody is asked about a request.
+/// Why no person is asked about a request.
 pub(super) const CANNOT_ASK: &str = "this client cannot be asked";
 
 /// Finds the rules for a request whose tool or prompt brings none.
@@ -178,13 +178,13 @@ fn denied(verdict: &Verdict) -> Failure {
     Failure::denied(verdict.rule.as_deref())
 }
 
-/// Returns the name of the rule, or of what decides where no rule matches.
+/// Returns the name of the rule, or `default` if no rule matched.
 fn rule_of(verdict: &Verdict) -> Arc<str> {
     verdict.rule.clone().unwrap_or_else(|| "default".into())
 }
 
-/// Records a verdict for listeners such as the audit. Of a request that is sent anyway, that is the strictest one that is
-/// only reported.
+/// Records a verdict for listeners such as the audit. If the request is allowed but a rule that is only reported would
+/// not allow it, the strictest such rule is recorded instead.
 fn note(manager: &Manager, leg: Option<&Mailbox>, verdict: &Verdict) {
     let strictest = verdict.reported.iter().max_by_key(|(decision, _)| *decision);
     let reported = strictest.filter(|(decision, _)| verdict.decision == Decision::Allow && *decision > Decision::Allow);

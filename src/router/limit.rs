@@ -1,7 +1,8 @@
-//! Admits a tool call if its rates allow it: `rate` of the tool, and `principal`, `server`, and `view` of `host.rates`.
-//! All of them must. A call that is over a rate waits if that rate says so, or is refused and told when to call again.
+//! Admits a tool call if all of its rates allow it: `rate` of the tool, and `principal`, `server`, and `view` of
+//! `host.rates`. A call that is over a rate waits if that rate says so; otherwise it is refused and told when to call
+//! again.
 //!
-//! A retry that brings the client's answers to a modern server is another request there, and counts again.
+//! A retry that brings the client's answers to a modern server is a new request there, so it counts again.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -105,14 +106,14 @@ fn refusal(over: &Over, forward: &Forward) -> NoResult {
     }
 }
 
-/// Says a rate in words, such as `10 calls a minute`.
+/// Returns a rate in words, such as `10 calls a minute`.
 fn often(rate: &Rate) -> String {
     let article = if rate.per == Per::Hour { "an" } else { "a" };
     let calls = if rate.limit == 1 { "call" } else { "calls" };
     format!("{} {calls} {article} {}", rate.limit, rate.per.word())
 }
 
-/// Says a time in words, never too short.
+/// Returns a time in words, rounded up.
 pub(super) fn in_words(after: Duration) -> String {
     let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
     match seconds {

@@ -34,7 +34,7 @@ pub(crate) struct Mailbox {
     /// The limits for the mailbox and its request, from the config as it was when the mailbox was made.
     limits: Arc<Limits>,
     account: Account,
-    /// What belongs to its request. Behind a pointer, since each session has a mailbox for no request, and costs memory.
+    /// The data of its request. Behind a pointer, since each session has a mailbox for no request, and costs memory.
     request: OnceLock<Box<OfRequest>>,
 }
 
@@ -49,12 +49,12 @@ struct OfRequest {
     /// The server and target that it goes to, if an observer (`observe/mod.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
     tally: Tally,
-    /// What is noted of it for one who is told of its end alone.
+    /// What is noted of it for a listener that is told only of its end.
     passing: Passing,
-    /// Where it comes from, if its door noted that for a span.
+    /// Where it comes from, if its door recorded that for a trace.
     #[cfg(feature = "otel")]
     origin: OnceLock<Box<Origin>>,
-    /// Counts the request that the host makes for it, and what is noted of that.
+    /// The tally and notes of a second request, which mcp-host makes on behalf of this one (a fallback).
     second: OnceLock<Box<(Tally, Passing)>>,
     /// The name of the script that makes the call.
     script: Option<Arc<str>>,
@@ -175,32 +175,31 @@ impl Mailbox {
         &self.account
     }
 
-    /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
-    /// on.
+    /// Returns the record of which server the request goes to, for an observer. The first call creates it.
     pub(super) fn observed(&self) -> Arc<Subject> {
         lock(&self.request().subject).get_or_insert_default().clone()
     }
 
-    /// Makes another record, for another request that the host makes for the client's.
+    /// Makes a new record, for a second request that mcp-host makes on behalf of the client's.
     pub(super) fn observe_anew(&self) -> Arc<Subject> {
         let subject = Arc::<Subject>::default();
         *lock(&self.request().subject) = Some(subject.clone());
         subject
     }
 
-    /// Returns what counts its request or, if there is one, the request that the host makes for it.
+    /// Returns the tally of its request or, if there is one, of the second request made on its behalf.
     pub(super) fn tally(&self) -> &Tally {
         let request = self.request();
         request.second.get().map_or(&request.tally, |second| &second.0)
     }
 
-    /// Returns what is noted of that request.
+    /// Returns the notes on that request.
     pub(super) fn passing(&self) -> &Passing {
         let request = self.request();
         request.second.get().map_or(&request.passing, |second| &second.1)
     }
 
-    /// Counts another request from now on, which the host makes for the client's.
+    /// Counts a second request from now on, which mcp-host makes on behalf of the client's.
     pub(super) fn tally_anew(&self) -> &Tally {
         &self.request().second.get_or_init(Box::default).0
     }
@@ -217,7 +216,7 @@ impl Mailbox {
         self.request.get()?.origin.get().map(|origin| &**origin)
     }
 
-    /// Returns that record, or `None` if no observer asked for it.
+    /// Returns the record of [`Mailbox::observed`], or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<Arc<Subject>> {
         lock(&self.request.get()?.subject).clone()
     }

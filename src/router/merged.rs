@@ -1,7 +1,7 @@
-//! Calls of tools that stand for those of several servers (`host.merge`).
+//! Resolves calls of merged tools, each of which stands for tools of several servers (`host.merge`).
 //!
-//! A call becomes the call of the server that its argument names, before anything looks at it. So it takes every step of a
-//! call by name. Its result tells in `mcp-host/tool` what was called.
+//! A call of a merged tool becomes a call of the server that an argument names, before anything else looks at it. So it
+//! is handled like a call of that tool by name. The result says in `mcp-host/tool` what was called.
 
 use super::client::Client;
 use super::route::Routed;
@@ -11,10 +11,10 @@ use crate::manager::{Lists, Manager};
 use crate::protocol::{Method, Raw, Theirs, object};
 use crate::registry::Twin;
 
-/// Turns a call of a tool of the host, which calls another one, into the call that is meant; leaves every other request as
-/// it is.
+/// Replaces a call of a tool of mcp-host that calls another tool by the call of that other tool. Returns every other
+/// request unchanged.
 pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Routed {
-    // A client that was told to search goes on to, also if the config has changed.
+    // A client that was given the search tools may keep using them, even if the config has changed.
     if routed.request.method != Method::ToolsCall || !(manager.has_own_tools() || client.who.lists != Lists::Full) {
         return routed;
     }
@@ -45,7 +45,7 @@ pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Rout
     routed
 }
 
-/// Returns the tool that is meant, and its arguments.
+/// Returns the tool that the arguments select, and the arguments for it.
 fn inner<'a>(name: &str, twin: &'a Twin, arguments: Option<Raw>) -> Result<(&'a str, Raw), String> {
     let (arguments, argument) = (arguments.unwrap_or_else(Raw::empty_object), twin.argument.as_str());
     let all = || twin.members.iter().map(|(alias, _)| alias.as_str()).collect::<Vec<_>>().join(", ");

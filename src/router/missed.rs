@@ -38,7 +38,7 @@ pub(super) struct Live {
     pub(super) progress: Rising,
 }
 
-/// The requests that hear from one parked call.
+/// The requests that get the messages of one parked call.
 #[derive(Debug)]
 pub(super) struct Audience {
     /// The requests that attend the call. If a client sent the request twice, everything goes to the later one, and to

@@ -8,14 +8,14 @@
 //! *question* is what a server asks its client: elicitation, sampling, or roots. *Legacy* protocol revisions have
 //! sessions, the *modern* one (2026-07-28) has none; these two eras differ above all in how a server asks. A legacy
 //! server sends the client a request while it works. A modern one ends its work with a result that asks, and is called
-//! again with the answers. So `call.rs` takes one of four ways:
+//! again with the answers. So `call.rs` takes one of four paths:
 //!
-//! | client | server | way |
+//! | client | server | path |
 //! |---|---|---|
 //! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
 //! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
 //! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
-//! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
+//! | modern | modern | the result is passed on, its state sealed for the client; nothing is kept here (`relay.rs`) |
 //!
 //! [`Router`] only dispatches. The work is done by its parts: [`Routes`] finds the server, [`Connector`] gets a
 //! connection to it, [`Forwarder`] sends the request there, and so on. Each part holds only what it needs.
@@ -168,7 +168,7 @@ struct Inner {
     /// Limits the bytes that wait for all clients together.
     queues: Queues,
     finish: Arc<Finish>,
-    /// Is told of each request's beginning and outcome.
+    /// Is told of the beginning and the outcome of each request.
     observer: Arc<Observer>,
     meter: Meter,
     background: Background,
@@ -182,9 +182,10 @@ struct Inner {
 enum Way<'a> {
     /// A server gets it.
     Forward(Box<Forward>),
-    /// The host has answered it.
+    /// mcp-host has answered it.
     Answered(Raw),
-    /// It has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays small.
+    /// The request has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays
+    /// small.
     Other(BoxFuture<'a, Answered>),
 }
 
@@ -322,7 +323,7 @@ impl Router {
             }
             Err(RequestRefused::Load) => return Some(Err(Failure::pending(limits.pending).of_host())),
         };
-        // A client with requests in flight may still `ping` the host.
+        // A client with requests in flight may still `ping` mcp-host.
         if self.0.closing.is_cancelled() && *method != Method::Ping {
             return Some(Err(Failure::shutting_down().of_host()));
         }
@@ -412,7 +413,7 @@ impl Router {
         let route = match route {
             Some(route) => route,
             None => {
-                // The lists of servers that still start.
+                // The name may be in a list of a server that is still starting.
                 let _away = leg.tally().away(Awaited::Server);
                 match (self.0.routes.find(client, wanted.what, &wanted.name).await, &wanted.through) {
                     (Ok(Route::One(one)), Some(through)) => {
@@ -421,7 +422,7 @@ impl Router {
                         }
                         Route::One(one)
                     }
-                    // It was there when the client was asked something about the request.
+                    // The target existed when the client was asked something about the request.
                     (Err(lost), _) if lost.is_unknown() && self.0.calls.goes_on(client, &wanted) => {
                         return Err(Failure::taken_away(wanted.what.word(), &wanted.name).of_host());
                     }
@@ -506,7 +507,7 @@ impl Router {
         self.0.routes.look_up(client, request)
     }
 
-    /// Takes a notification from the client.
+    /// Handles a notification from the client.
     pub(crate) fn notify(&self, client: &Arc<Client>, notification: Notification) {
         match notification.method {
             Method::Cancelled => {
@@ -520,8 +521,8 @@ impl Router {
                     self.0.background.spawn(asks);
                 }
             }
-            // `initialized` needs no action: the host itself does the handshake on each lease. Progress from a client
-            // is ignored: the host passes no progress token from a server on to a client.
+            // `initialized` needs no action: mcp-host itself does the handshake on each lease. Progress from a client
+            // is ignored: mcp-host passes no progress token from a server on to a client.
             _ => {}
         }
     }
@@ -554,7 +555,7 @@ impl Router {
         &self.0.observer
     }
 
-    /// Returns the meter for how full the host's tables are.
+    /// Returns the meter for how full mcp-host's tables are.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors and the status ask"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter

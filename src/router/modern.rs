@@ -1,11 +1,11 @@
 //! Clients without a session (2026-07-28): each request says who sends it and what the sender can be asked.
 //!
-//! Requests from one principal (user) in one view with equal capabilities count as one client, unless `mcp-host/affinity` sets them
-//! apart. They share that client's leases (connections to servers), as the specification tells modern clients to
-//! expect; otherwise servers with sessions could not serve them. Such a client never disconnects. It is closed after
-//! `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
+//! Requests from one principal (user) in one view with equal capabilities count as one client, unless
+//! `mcp-host/affinity` sets them apart. They share that client's leases (connections to servers), as the specification
+//! tells modern clients to expect; otherwise servers with sessions could not serve them. Such a client never
+//! disconnects. It is closed after `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
 //!
-//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So the host gives
+//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So mcp-host gives
 //! each request a new id when it comes in.
 
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     requests: AtomicI64,
 }
 
-/// How hosts and commands of ours name themselves.
+/// The name in `clientInfo` of every mcp-host process and of the program's own commands.
 const HOST: &str = env!("CARGO_PKG_NAME");
 
 fn is_host(info: &Raw) -> bool {
@@ -52,7 +52,8 @@ struct Key {
     profile: Profile,
     extensions: Option<Raw>,
     affinity: Option<Box<str>>,
-    /// Whether it is another host, or a command of ours, where that makes a difference to what its lists have.
+    /// Whether the sender is another mcp-host process or one of its commands. False if that makes no difference to its
+    /// lists.
     is_host: bool,
 }
 
@@ -175,8 +176,8 @@ impl Pool {
 }
 
 impl Mailbox {
-    /// Makes a mailbox for one request without a session, from that sender. The request wants log messages of at least `level`; an
-    /// unknown level means none. Messages and the answer count for `account`.
+    /// Makes a mailbox for one request without a session, from that sender. The request wants log messages of at least
+    /// `level`; an unknown level means none. Messages and the answer count for `account`.
     #[must_use]
     pub(crate) fn of_modern(limits: Arc<Limits>, account: Account, level: Option<&str>, sender: Sender) -> Arc<Self> {
         let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));

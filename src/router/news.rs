@@ -74,7 +74,7 @@ impl Herald {
         }
     }
 
-    /// Ends the subscriptions of a client with a session to what it may not watch any more: the view or the rules changed.
+    /// Ends those subscriptions of a client with a session that its view or the rules no longer allow.
     fn end_hidden(&self, client: &Client) {
         let watched: Vec<(Arc<str>, Subscription)> =
             client.watched(|all| all.iter().map(|(uri, one)| (uri.clone(), one.clone())).collect());

@@ -22,7 +22,7 @@ use crate::pieces::in_pieces;
 use crate::protocol::{Outcome, Request};
 use crate::registry::Entry;
 
-/// How many clients, or calls, a feed is told of before calls have their turn.
+/// How many clients or calls are gone through before other tasks get to run.
 #[cfg(feature = "server")]
 const PIECE: usize = 64;
 
@@ -40,7 +40,8 @@ pub(super) fn begin<'a>(
     begin_with(observer, client, (request, now), leg, (None, &mut None))
 }
 
-/// Does the same as [`begin`] for a call, or for a request that the host makes for the client's: `via` says why.
+/// Does the same as [`begin`] for a call, and for a second request that mcp-host makes on behalf of the client's. `via`
+/// says what made the call, if that was not the client itself.
 ///
 /// # Errors
 /// When an observer forbids the request, because it could not record it.
@@ -59,7 +60,7 @@ pub(super) fn begin_by<'a>(
     Ok(observed)
 }
 
-/// Notes that a request begins, and returns in `seen` what becomes known of it, if an observer wants to know.
+/// Notes that a request begins. If an observer wants details of it, `seen` gets the record that collects them.
 fn begin_with<'a>(
     observer: &'a Observer,
     client: &Client,
@@ -92,8 +93,8 @@ fn begin_with<'a>(
             via,
             parent: leg.script().map(|name| &**name),
             revision: Some(client.revision().as_str()),
-            // Neither a fallback nor a call of a script has an id of its own, and a request without a session has another one
-            // here.
+            // Neither a fallback nor a call of a script has an id of its own, and a request without a session got a new
+            // id here.
             id: (via != Some("fallback") && leg.script().is_none() && leg.sender().is_none()).then_some(&request.id),
             #[cfg(feature = "otel")]
             origin: leg.origin(),
@@ -136,11 +137,11 @@ pub(super) async fn beside(
 
 #[cfg(feature = "server")]
 impl Clients {
-    /// Tells the record, whose feeds somebody reads now, of calls in flight of which it was told nothing yet: of `most` that
-    /// have run for that time, the oldest first. Calls pay nothing for that: their clients know them anyway.
+    /// Tells the record, which has feeds now, of calls in flight that it does not know yet: those that have run for at
+    /// least `age`, oldest first, `most` at most. Calls pay nothing for this, since their clients keep them anyway.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: a call of which nobody was told is found the next time.
+    /// Dropping the future loses nothing: a call that the record was not told of is found the next time.
     pub(crate) async fn tell_of_running(&self, most: usize, age: Duration) {
         let is_due = |leg: &Mailbox| {
             let has_age = leg.tally().begun().is_some_and(|begun| begun.elapsed() >= age);
@@ -155,8 +156,8 @@ impl Clients {
 }
 
 impl Mailbox {
-    /// Records that its request goes to `target` at that server, and how the server lists it: counts it there, and tells
-    /// an observer that wants to know.
+    /// Records that its request goes to `target` at that server, and how the server lists the target. Counts the
+    /// request there, and tells an observer that wants to know.
     pub(super) fn concerns(&self, server: &Server, target: &Arc<str>, listed: Option<&Entry>) {
         self.tally().goes_to(server.counts());
         self.passing().is(&server.whose, target);
@@ -168,7 +169,7 @@ impl Mailbox {
         }
     }
 
-    /// Records that its request gets an answer that was given before.
+    /// Records that its request gets a cached answer.
     pub(super) fn was_kept(&self) {
         self.passing().was_kept();
         if let Some(subject) = self.subject() {

@@ -1,8 +1,7 @@
-//! Results that are too large for a client's prompt: cuts them on their way to the client, and gives the rest on request
-//! (`host.results`).
+//! Cuts results that are too large for a client's prompt, and returns the rest on request (`host.results`).
 //!
-//! In: the answer to a call. Out: the answer that the client gets. What is done with a result at the end stands here, in
-//! its order: the mark of `call_tool`, then the cut. `crate::oversized` decides what is cut.
+//! In: the answer to a call. Out: the answer that the client gets. The last steps on a result are here, in their order:
+//! the mark of `call_tool`, then the cut. `crate::oversized` decides what is cut.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,7 +30,7 @@ pub(super) type Store = oversized::Store<Principal, Chosen>;
 /// A result of more bytes is cut on a thread that may block.
 const LARGE: usize = 64 * 1024;
 
-/// What is done with the answer to a request before its client gets it.
+/// The last steps on the answer to a request, before its client gets it.
 #[derive(Debug)]
 pub(super) struct After {
     through: Option<Box<Through>>,
@@ -44,14 +43,14 @@ impl After {
         if routed.request.method != Method::ToolsCall || !manager.has_own_tools() {
             return Self { through: routed.through.clone(), tool: None };
         }
-        // Another host cuts results as its own config says; a command of ours shows the whole.
+        // Another mcp-host process cuts results by its own config; a command of mcp-host shows the whole result.
         let is_ours = || client.named().0 == Some(env!("CARGO_PKG_NAME"));
         let cuts = manager.cuts_results(&client.who) && !is_ours();
         let params = routed.request.params.as_ref().filter(|_| cuts);
         Self { through: routed.through.clone(), tool: params.and_then(|params| params.text("name")).map(Into::into) }
     }
 
-    /// Says which tool of the host the call came by.
+    /// Returns the word for the tool of mcp-host through which the call came, if any.
     pub(super) fn via(&self) -> Option<&'static str> {
         self.through.as_ref().map(|through| through.by.word())
     }
@@ -81,12 +80,12 @@ impl After {
     }
 }
 
-/// Cuts a result; `None` if it stays as it is. All results that are kept may have `of_all` bytes.
+/// Cuts a result; `None` if it stays unchanged. All kept results together may have `of_all` bytes.
 async fn cut_for(router: &Router, client: &Client, (tool, result): (&str, &Raw), of_all: usize) -> Option<Raw> {
     let Router(inner) = router;
     let view = client.view(&inner.manager);
     let entry = view.callable.entry(Kind::Tools, tool);
-    // What the host's own tools say is never cut.
+    // A page of `read_result` is never cut.
     if entry.is_none() && tool == READ_RESULT {
         return None;
     }
@@ -99,7 +98,7 @@ async fn cut_for(router: &Router, client: &Client, (tool, result): (&str, &Raw),
     let owner = owner(client);
     let room = Room { of_one: results.store, of_all };
     let mut put = |held: Held| inner.oversized.put(owner.clone(), held, results.keep, room);
-    // What cannot be kept stays whole.
+    // A result whose rest cannot be kept is not cut.
     let ids: Vec<String> = cut.take_media().into_iter().map(&mut put).collect::<Option<_>>()?;
     let text = match cut.take_text() {
         Some(held) => Some(put(held)?),
@@ -111,10 +110,10 @@ async fn cut_for(router: &Router, client: &Client, (tool, result): (&str, &Raw),
     Some(cut.answer(result, text.as_deref(), &ids, &tell))
 }
 
-/// How long results may stay in memory beyond their time, if one that was cut later has less time.
+/// How long results may stay in memory after they expire, if one that was cut later expires sooner.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Drops results whose time is over, until none is left, so that they take no memory while nobody calls.
+/// Drops expired results, until none is left, so that they take no memory while no calls come.
 fn sweep(store: &Arc<Store>, background: &Background) {
     if !store.needs_sweeping() {
         return;
@@ -127,24 +126,24 @@ fn sweep(store: &Arc<Store>, background: &Background) {
     });
 }
 
-/// Returns who may read what this client did not get at once.
+/// Returns the owner of the results that are kept for this client: who may read them.
 fn owner(client: &Client) -> (Principal, Chosen) {
     (client.who.principal.clone(), client.who.view.name.clone())
 }
 
-/// Returns the host's own tools that read on in results.
+/// Returns mcp-host's own tool that reads on in a kept result: by its URI, or with `read_result`.
 pub(super) fn own(by_uri: bool) -> &'static Arc<dyn OwnTool> {
     static TOOLS: OnceLock<[Arc<dyn OwnTool>; 2]> = OnceLock::new();
     let [result, resource] = TOOLS.get_or_init(|| [Arc::new(ReadResult), Arc::new(ReadKept)]);
     if by_uri { resource } else { result }
 }
 
-/// Reports whether a URI is that of a result.
+/// Reports whether a URI is that of a kept result.
 pub(super) fn is_result(uri: &str) -> bool {
     uri.starts_with(SCHEME)
 }
 
-/// Returns the answer to who wants to hear of changes of a result.
+/// Returns the answer to a client that subscribes to a kept result.
 pub(super) fn never_changes() -> NoResult {
     ErrorObject::invalid_params("resources/subscribe: a result does not change").into()
 }
@@ -226,7 +225,7 @@ impl Wish {
         Ok(Self { id: id.strip_prefix(SCHEME).unwrap_or(&id).to_owned(), page, part })
     }
 
-    /// Returns a page of what is wished.
+    /// Returns the page that is asked for.
     async fn of(self, router: &Router, client: &Client) -> Result<String, String> {
         let Router(inner) = router;
         let held = inner.oversized.get(&owner(client), &self.id);

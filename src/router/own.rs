@@ -1,6 +1,6 @@
-//! What the config says of the tool that a call is for: the settings of the client's view before those of the server,
-//! member by member. Beside rates, checks and answers that are kept, these are the tool's own limits: `maxArguments`,
-//! `callTimeout`, `maxCallTime`, `maxConcurrent`.
+//! Looks up what the config sets for the called tool: for each setting, the client's view first, then the server.
+//! Rates, checks, and cached answers use this, and so do the tool's own limits: `maxArguments`, `callTimeout`,
+//! `maxCallTime`, `maxConcurrent`.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::manager::Manager;
 use crate::protocol::Method;
 use crate::registry::Entry;
 
-/// A setting of a tool, and who says it.
+/// A setting of a tool, and which part of the config sets it.
 pub(super) enum Said<T> {
-    /// The client's view, by the name that clients see.
+    /// The client's view, under the name that clients see.
     View(T),
-    /// The server's entry, by the server's own name.
+    /// The server's entry, under the server's own name.
     Server(T),
 }
 
@@ -28,7 +28,7 @@ impl<T> Said<T> {
     }
 }
 
-/// Returns what `setting` finds in the settings of the tool that is called; `None` if nothing is said.
+/// Returns what `setting` finds in the settings of the called tool; `None` if they do not set it.
 pub(super) fn said<T>(
     manager: &Manager,
     client: &Client,
@@ -47,8 +47,7 @@ pub(super) fn said<T>(
     }
 }
 
-/// Returns the limits of the tool that is called, and refuses the call if its arguments are larger than they may be.
-/// Returns `None` if the tool has none.
+/// Returns the limits of the called tool; `None` if it has none. Refuses the call if its arguments are too large.
 pub(super) fn limits(manager: &Manager, client: &Client, forward: &Forward) -> Result<Option<Box<Own>>, NoResult> {
     let of = |setting: fn(&ToolRules, &str) -> Option<usize>| said(manager, client, forward, setting).map(Said::value);
     let time =

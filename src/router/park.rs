@@ -29,7 +29,7 @@ use crate::answered::{Answered, NoResult};
 use crate::protocol::{Method, Outcome, RequestId};
 use crate::queues::Queues;
 
-/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
+/// How long mcp-host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
 /// How long a call's last result is kept if a request is there to take it.
 const LINGER: Duration = Duration::from_secs(30);
@@ -97,7 +97,8 @@ impl ParkedCalls {
         Ok((parked, guard, attending))
     }
 
-    /// Returns the number of the yes that a parked call was sent by; `None` if nobody was asked, or it is gone.
+    /// Returns the number of the question whose yes allowed a parked call; `None` if no person was asked, or the call
+    /// is gone.
     pub(super) fn permit_of(&self, number: u64) -> Option<u64> {
         self.table.lock().get(&number)?.permit
     }

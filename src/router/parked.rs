@@ -38,11 +38,11 @@ pub(super) struct Table {
 pub(super) struct Parked {
     pub(super) number: u64,
     pub(super) principal: Principal,
-    /// The principal, as the state that its client keeps is bound to it and to the view.
+    /// The principal to which the state that its client keeps is bound, combined with the view.
     pub(super) bound: Principal,
     pub(super) digest: String,
     pub(super) server: Arc<Server>,
-    /// The number of the yes that it was sent by; `None` if nobody was asked.
+    /// The number of the question whose yes allowed the call; `None` if no person was asked.
     pub(super) permit: Option<u64>,
     /// The kinds of questions that its client can be asked.
     pub(super) declared: Profile,
@@ -112,8 +112,8 @@ impl Table {
         self.begun.subscribe()
     }
 
-    /// Reports whether a call on this lease waits for a client that is away. A call that needs the lease alone should
-    /// not wait for it, since a person takes too long.
+    /// Reports whether a call on this lease waits for a client that is away. A call that needs the lease to itself
+    /// should not wait for it, since a person takes too long.
     pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
         self.all().iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
     }
@@ -180,7 +180,7 @@ impl Table {
         let share = share(server.config.max_concurrent);
         for waiting in of_each.values_mut().filter(|waiting| waiting.len() > share) {
             tracing::warn!(
-                "another client waits for a call of its own (maxConcurrent): those end that waited longest for answers"
+                "another client waits for a slot (maxConcurrent): the calls that waited longest for answers end"
             );
             waiting.sort_by_key(|(away, _)| *away);
             let over = waiting.len() - share;

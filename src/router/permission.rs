@@ -1,11 +1,11 @@
-//! Asks a person before a request is sent, because a rule wants that.
+//! Asks a person before a request is sent, if a rule requires it.
 //!
 //! A client with a session is asked by a request on the stream of its call, and waited for. A client without one gets a
 //! result that asks (`input_required`), and sends its request again with the answer and a sealed state. Where the rule
-//! wants a person at the host (`proof: "person"`), no client decides: the request waits for `mcp-host asks` or for the
-//! page. A client that takes URLs gets the address of the page, which grants nothing by itself.
+//! wants a person at this machine (`proof: "person"`), no client decides: the request waits for `mcp-host asks` or for
+//! the page. A client that can open URLs gets the address of the page, which grants nothing by itself.
 //!
-//! **Invariant:** nothing is sent before a yes, and a yes sends one request (`asks.rs`).
+//! **Invariant:** nothing is sent before a yes, and each yes allows one request (`asks.rs`).
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ use crate::upstream::Ask;
 const KEY: &str = "mcp-host-ask";
 /// How much of the arguments is kept for `mcp-host asks`, in characters.
 const KEPT: usize = 64 * 1024;
-/// How much longer than a call waits a person's yes still counts.
+/// A person's decision is valid for this many times as long as a call may wait for it.
 const LATE: u32 = 2;
 /// How long one request of a client without a session waits for a person who is shown the page. Many clients give up
 /// after a minute.
@@ -92,7 +92,7 @@ impl Permissions {
     /// Uses up the yes for a request that is about to be sent. Returns the number of the yes, if one is used up.
     ///
     /// # Errors
-    /// If there is none any more: an equal request has used it.
+    /// If an equal request has used the yes already.
     pub(super) fn spend(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> Result<Option<u64>, NoResult> {
         let scope = scope(client, forward, to_ask);
         if self.is_granted(to_ask, &scope) || self.goes_on(forward, &scope) {
@@ -106,10 +106,11 @@ impl Permissions {
         }
     }
 
-    /// Checks that a call which was sent already may go on. `permit` is the number of the yes that it was sent by.
+    /// Checks that a call which was sent already may go on. `permit` is the number of the question whose yes allowed
+    /// it.
     ///
     /// # Errors
-    /// With the refusal, if that yes does not count any more, or nobody was asked about the call.
+    /// With the refusal, if that yes is no longer valid, or no person was asked about the call.
     pub(super) fn still(
         &self,
         client: &Client,
@@ -123,17 +124,17 @@ impl Permissions {
         if is_allowed || self.is_granted(to_ask, &scope) {
             return Ok(());
         }
-        Err(Failure::not_permitted(&to_ask.rule, "it began without a yes to that").of(&forward.server))
+        Err(Failure::not_permitted(&to_ask.rule, "no person allowed it before it was sent").of(&forward.server))
     }
 
     /// Asks a person whether a request may be sent, unless that was decided already. Returns the answer for the client
-    /// if that is what asks it.
+    /// if that answer is what asks the question.
     ///
     /// # Errors
     /// With the refusal, if nobody can be asked, nobody answered, or the answer was no.
     ///
     /// # Cancel safety
-    /// Dropping the future takes the question to the client back. A person at the host may still decide.
+    /// Dropping the future withdraws the question from the client. A person at this machine may still decide.
     pub(super) async fn permit(
         &self,
         client: &Arc<Client>,
@@ -158,13 +159,13 @@ impl Permissions {
         self.ask_and_wait(client, forward, toward, (to_ask, scope)).await.map(|()| None)
     }
 
-    /// Takes the client's answer that a request without a session brings with its state.
+    /// Applies the client's answer, which a request without a session brings together with its state.
     ///
     /// # Errors
     /// With the refusal, if the answer is no.
     pub(super) fn answered(&self, forward: &Forward, leg: &Mailbox, (id, rule): (u64, &str)) -> Result<(), NoResult> {
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
-        // A person may have decided meanwhile. That counts, and this answer does not.
+        // A person may have decided meanwhile. Then that decision holds, and this answer is ignored.
         match answer.as_ref().map(|answer| decision(answer, self.asks().remember(id))) {
             Some(decided) => {
                 self.asks().decide(id, decided);
@@ -180,7 +181,7 @@ impl Permissions {
         }
     }
 
-    /// Forgets decisions that were made for other rules than those of now.
+    /// Forgets decisions that were made under rules that have changed since.
     fn forget_others(&self) {
         let settings = self.manager.settings();
         let mut policy = lock(&self.policy);
@@ -190,14 +191,14 @@ impl Permissions {
         }
     }
 
-    /// Gives back the yes that a request used up which did not reach its server.
+    /// Makes the yes valid again that a request used up without reaching its server.
     pub(super) fn give_back(&self, forward: &Forward) {
         if let Some(id) = forward.permit.filter(|_| !forward.answers) {
             self.asks().give_back(id);
         }
     }
 
-    /// Reports whether the request goes on with one that was allowed and sent: it brings answers to its server.
+    /// Reports whether the request continues one that was allowed and sent: it brings answers to its server.
     fn goes_on(&self, forward: &Forward, scope: &Scope) -> bool {
         let permit = forward.permit.filter(|_| forward.answers);
         permit.is_some_and(|id| self.asks().is_allowed(id, scope, forward.digest()))
@@ -268,8 +269,8 @@ impl Permissions {
         Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
     }
 
-    /// Waits until a person at the host decides. Returns the answer for a client without a session that has to be shown
-    /// the page.
+    /// Waits until a person at this machine decides. Returns the answer for a client without a session that has to be
+    /// shown the page.
     async fn wait_for_person(
         &self,
         client: &Arc<Client>,
@@ -324,8 +325,8 @@ impl Permissions {
         Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
     }
 
-    /// Returns the question that leads the client's user to the page; `None` if the client takes no URLs, or there is no
-    /// page.
+    /// Returns the question that sends the client's user to the page; `None` if the client cannot open URLs, or there
+    /// is no page.
     fn page(&self, client: &Client, forward: &Forward, asked: (&ToAsk, u64)) -> Option<Raw> {
         let revision = client.revision();
         let takes_urls = client.profile().has(Profile::ELICITATION_URL)
@@ -349,7 +350,8 @@ impl Permissions {
         Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(page))), &sealed))
     }
 
-    /// Takes the answer of a client without a session that was shown the page. It allows nothing: only a decline counts.
+    /// Applies the answer of a client without a session that was shown the page. It can only decline, and allows
+    /// nothing.
     ///
     /// # Errors
     /// With the refusal, if the client declined, or its request waits no more.
@@ -394,7 +396,7 @@ impl Permissions {
     }
 }
 
-/// Records for the audit what became of asking.
+/// Records for the audit how the question was decided.
 fn note<E>(toward: &Toward<'_>, decided: &Result<Option<Decided>, E>) {
     let Toward::Leg(leg) = toward else { return };
     if let Some(subject) = leg.mailbox().subject() {
@@ -406,9 +408,9 @@ fn note<E>(toward: &Toward<'_>, decided: &Result<Option<Decided>, E>) {
     }
 }
 
-/// Why a request was refused of which nobody decided.
+/// Why a request was refused on which nobody decided.
 const NOBODY: &str = "nobody answered in time";
-/// Why a request was refused at a host where no person decides.
+/// Why a request was refused where no person can decide.
 const UNATTENDED: &str = "no person can be asked here: that needs a running daemon (mcp-host serve)";
 /// Why a request was refused whose client was shown the page.
 const DECLINED: &str = "the client declined";
@@ -419,7 +421,7 @@ async fn decided(state: &mut watch::Receiver<AskState>) -> Option<Decided> {
     Some(if *decided == AskState::No { Decided::No } else { Decided::Once })
 }
 
-/// Waits for a person's decision, or until the client that is shown the page declines: then the second part is true.
+/// Waits for a person's decision, or until the client that is shown the page declines. The flag is true if it declined.
 async fn decided_beside(state: &mut watch::Receiver<AskState>, shown: Option<&mut Page>) -> Option<(Decided, bool)> {
     let declined = async {
         if let Some(page) = shown
@@ -428,7 +430,7 @@ async fn decided_beside(state: &mut watch::Receiver<AskState>, shown: Option<&mu
         {
             return;
         }
-        // Nothing else that the client says counts.
+        // Every other answer of the client is ignored.
         std::future::pending().await
     };
     tokio::select! {
@@ -448,7 +450,7 @@ struct Page {
 }
 
 impl Page {
-    /// Shows it; `None` if nobody is there to see it.
+    /// Shows the page's address to the client; `None` if nobody is there to see it.
     fn show(client: &Arc<Client>, toward: &Toward<'_>, page: &Raw) -> Option<Self> {
         let Toward::Leg(leg) = toward else { return None };
         let mut random = [0; 16];
@@ -469,7 +471,7 @@ impl Drop for Page {
     }
 }
 
-/// A question to a client with a session. It is gone when its call is, unless it was answered with a yes.
+/// A question to a client with a session. It is dropped with its call, unless it was answered with a yes.
 struct Open<'a> {
     asks: &'a Asks,
     id: u64,
@@ -487,7 +489,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Returns what a yes counts for.
+/// Returns what a yes to this request is valid for.
 fn scope(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Scope {
     Scope {
         bound: client.bound().clone(),

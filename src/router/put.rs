@@ -21,12 +21,12 @@ pub(super) fn put(
     call: Option<(u64, &Arc<Mailbox>)>,
     answered: Option<Arc<Notify>>,
 ) {
-    // The host may have declared more on the lease than this client can do.
+    // mcp-host may have declared more on the lease than this client can do.
     let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
     let Some(ask) = question::judge(server, server.declared(&client.who), ask) else { return };
     if client.revision().is_modern() {
         // A modern client can be asked only by a result. A call during which it may be asked is parked, so this
-        // question has no way to it.
+        // question cannot reach it.
         return question::refuse(ask);
     }
     let Some(ask) = roots::known(client, server, upstream, ask) else { return };
@@ -36,7 +36,7 @@ pub(super) fn put(
     }
 }
 
-/// Returns a number for a question of the host itself, in place of the number of a call. It is smaller than all ids of
+/// Returns a number for a question of mcp-host itself, in place of the number of a call. It is smaller than all ids of
 /// requests to servers, so it belongs to no call.
 pub(super) fn own_number() -> u64 {
     static ASKED: AtomicU64 = AtomicU64::new(0);

@@ -62,7 +62,7 @@ pub(super) fn of_task(mut ask: Ask, handle: &str) -> Ask {
 }
 
 /// Reports whether a person may be asked to visit the page (`docs/hazards.md` H45): it is one over https or on this
-/// machine, without credentials in its URL. The host itself never opens it.
+/// machine, without credentials in its URL. mcp-host itself never opens it.
 pub(super) fn may_visit(params: &Raw) -> bool {
     let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none();
@@ -105,7 +105,7 @@ pub(super) fn unanswered(ask: Ask) {
     ask.expire(outcome);
 }
 
-/// Refuses a question if it is not certain which client it is for. The host never guesses (`docs/bridging.md` 5.5).
+/// Refuses a question if it is not certain which client it is for. mcp-host never guesses (`docs/bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
@@ -138,7 +138,7 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
 }
 
 /// Removes from a question the key (in `inputRequests`) that the server would like it to have, and returns that key if
-/// it is a plain name. Clients may show keys to people, so any other key is ignored, and the host makes one.
+/// it is a plain name. Clients may show keys to people, so any other key is ignored, and mcp-host makes one.
 pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
     let params = ask.params.as_ref()?;
     let meta = params.member("_meta")?;

@@ -1,7 +1,7 @@
 //! The questions put to one client: sent, answered, and taken back.
 //!
-//! **Invariant:** a question is answered once. It is marked as the host's own where it is put, so that no text of a server
-//! can pass for one of the host.
+//! **Invariant:** a question is answered once. A question of mcp-host itself is marked when it is sent, so that no text
+//! of a server can pass for one of mcp-host.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ impl Client {
         self.put_question(OpenQuestion { ask, call: call.map(|(call, _)| call), is_of_host: false, answered, leg });
     }
 
-    /// Sends a question of the host itself to the client, in the host's words. `number` stands in for that of a call.
+    /// Sends a question of mcp-host itself to the client, in mcp-host's words. `number` stands in for that of a call.
     pub(super) fn ask_as_host(&self, ask: Ask, number: u64, leg: &Arc<Mailbox>) {
         let (call, leg) = (Some(number), Some(leg.clone()));
         self.put_question(OpenQuestion { ask, call, is_of_host: true, answered: None, leg });
     }
 
-    /// Reports whether the host itself asks a question, in its own words; `None` if the question is not open any more.
+    /// Reports whether mcp-host itself asks a question, in its own words; `None` if the question is not open any more.
     pub(crate) fn is_asked_by_host(&self, id: &RequestId) -> Option<bool> {
         let RequestId::Number(id) = id else { return None };
         Some(self.state().asked.get(&u64::try_from(*id).ok()?)?.is_of_host)
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Sends a question of the host itself to the client. `number` stands in for the number of a call.
+    /// Sends a question of mcp-host itself to the client. `number` stands in for the number of a call.
     pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
         self.put_question(OpenQuestion { ask, call: Some(number), is_of_host: false, answered: None, leg });
     }

@@ -29,7 +29,7 @@ pub(super) struct Connector {
     pub(super) parked: Arc<Table>,
 }
 
-/// The lease and connection for a call, and what the call holds on to meanwhile: the lane, if it needs the lease alone,
+/// The lease and connection for a call, and what the call holds meanwhile: the lane, if it needs the lease to itself,
 /// or its place on a lease beside the main one or in a pool (`hold`).
 pub(super) struct Reached {
     pub(super) upstream: Arc<Upstream>,

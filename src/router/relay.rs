@@ -1,6 +1,6 @@
 //! Questions that reach the client in a result (`docs/bridging.md` 5.4). A server without sessions asks a client
 //! without a session this way, and a server of 2025-11-25 that wants web pages visited before it does anything (error
-//! `-32042`) is translated to it. The host's own question for roots takes the same way.
+//! `-32042`) is translated to it. mcp-host asks for roots in the same way.
 
 use super::answer::Failure;
 use super::client::Client;
@@ -34,7 +34,7 @@ impl Forward {
     /// Opens the `requestState` that the request brings, and changes the params to those for the server.
     ///
     /// # Errors
-    /// When the host did not make the state for this request, or it has expired.
+    /// When mcp-host did not make the state for this request, or it has expired.
     pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
         let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
         let text = state.string().ok_or_else(expired)?;
@@ -74,7 +74,7 @@ impl Forward {
         Ok(Continuation::Ready)
     }
 
-    /// Removes the answers to a question of the host itself from the params.
+    /// Removes the answers to a question of mcp-host itself from the params.
     pub(super) fn start_afresh(&mut self) {
         self.params = self.params.without_member("requestState").without_member("inputResponses");
         self.reopen();
@@ -91,7 +91,7 @@ impl Forward {
     }
 }
 
-/// Returns a server's `input_required` result as its client gets it: the questions as they are, the server's state
+/// Returns a server's `input_required` result as its client gets it: the questions unchanged, the server's state
 /// sealed. The seal binds the state to the principal. The name of the tool alone would lead back to the server, but the
 /// server sees one credential for several people and could not tell whose state it is.
 pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forward, result: &Raw) -> Answered {

@@ -1,7 +1,8 @@
 //! Progress as a client gets it: under its own progress token, and always increasing.
 //!
 //! MCP wants each value to be higher than the one before. A server's value that does not rise above the server's own
-//! last one is dropped. One that rises, but not above what the host has sent meanwhile, is sent with a value that does.
+//! last one is dropped. If it rises, but not above what mcp-host has sent meanwhile, a value just above that is sent
+//! instead.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::heart::{self, Heart, Wait};
 use crate::adapt;
 use crate::protocol::{Message, Method, Notification, Raw, meta};
 
-/// How much a progress notification of the host itself adds to the last value.
+/// How much a progress notification of mcp-host itself adds to the last value.
 const TICK: f64 = 1e-6;
 
 /// Sends progress under the client's own progress token. A server's values that do not increase are dropped.
@@ -32,7 +33,7 @@ impl Rising {
         Self { token, ..Self::default() }
     }
 
-    /// Sets after how much silence the client gets a heartbeat; never, if that is 0.
+    /// Sets after how much silence the client gets a heartbeat, or never if that is 0.
     pub(super) fn beating(self, every: Duration) -> Self {
         Self { heart: Heart::every(every), ..self }
     }
@@ -48,7 +49,8 @@ impl Rising {
         Self { token: self.token.as_ref().map(Raw::detached), ..self }
     }
 
-    /// Forgets what the server reported: another one begins anew, and what it reports is lifted above what was sent.
+    /// Forgets what the server reported. Another server begins with low values, which are then raised above what was
+    /// sent.
     pub(super) fn another_server(&mut self) {
         self.theirs = None;
     }
@@ -85,7 +87,7 @@ impl Rising {
         Some(Message::Notification(Notification { method: Method::Progress, params: Some(params) }))
     }
 
-    /// Returns a progress notification of the host itself, sent between two rounds of questions because many clients
+    /// Returns a progress notification of mcp-host itself, sent between two rounds of questions because many clients
     /// give up on a call that is silent for a minute. Its value rises by so little that the server's next value is
     /// nearly always higher, even if that is a first value of 0.
     pub(super) fn tick(&mut self) -> Option<Message> {
@@ -112,7 +114,7 @@ impl Rising {
         self.own(&format!(r#","message":{text},"_meta":{{"{key}":{{"silentMs":{}}}}}"#, silent.as_millis()))
     }
 
-    /// Returns progress of the host itself; `more` is JSON text with further members, each with a comma in front.
+    /// Returns progress of mcp-host itself; `more` is JSON text with further members, each with a comma in front.
     fn own(&mut self, more: &str) -> Option<Message> {
         let token = self.token.as_ref()?;
         let next = self.sent.map_or(Some(-TICK), above).filter(|next| next.is_finite())?;

@@ -1,4 +1,4 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
+//! Roots (`docs/bridging.md` 15.3): mcp-host asks a client for its roots once, at the client's first call to a server
 //! that wants them (`ask_roots.rs`), and itself answers servers that ask from then on.
 //!
 //! Clients that told the same roots share leases. A server's question for roots that are already known for the lease
@@ -14,8 +14,8 @@ use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
-/// If a client that cannot tell roots shares with others a lease that declares roots, answers a server's question for
-/// roots with an empty list. Returns every other question.
+/// Answers a server's question for roots with an empty list if the lease declares roots, but is shared by several
+/// clients and this client has none. Returns every other question.
 pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
     let is_asked =
         ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
@@ -48,7 +48,7 @@ pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstre
     Some(ask)
 }
 
-/// Wraps a question for roots so that the host keeps its answer: for the client if it is one conversation, and for the
+/// Wraps a question for roots so that mcp-host keeps its answer: for the client if it is one conversation, and for the
 /// lease.
 pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Ask {
     if ask.method != Method::RootsList || ask.is_gathered() {

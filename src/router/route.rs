@@ -1,4 +1,5 @@
-//! Decides where a request goes: reads what it names, and finds that among the host's own tools, or at one server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
+//! Decides where a request goes: reads what the request names, and finds that among mcp-host's own tools or at one
+//! server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
 //!
 //! A request is routed once. The route holds what the request needs from then on: the server, and the tool as it is
 //! listed. `find.rs` decides which snapshots to look at, and waits for servers from one snapshot to the next.
@@ -29,7 +30,7 @@ pub(super) enum What {
     Resource,
     /// A URI template, or a URI that matches one.
     Template,
-    /// Nothing that the host knows: the request is one of an extension.
+    /// Nothing that mcp-host knows: the request is one of an extension.
     Nothing,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct Wanted {
     pub(super) meta: Option<Raw>,
     /// The `task` member of the params, if the request is a tool call.
     pub(super) task: Option<Raw>,
-    /// How the call came, if it came by `call_tool`.
+    /// What the call came through; `None` if the client made it directly.
     pub(super) through: Option<Box<Through>>,
 }
 
@@ -155,12 +156,12 @@ fn twice(name: &str) -> ErrorObject {
 /// Where a request goes.
 #[derive(Clone, Debug)]
 pub(super) enum Route {
-    /// To a tool of the host itself.
+    /// To a tool of mcp-host itself.
     Own(Arc<dyn OwnTool>),
     One(One),
 }
 
-/// A tool of the host itself.
+/// A tool of mcp-host itself.
 ///
 /// [`Map::own`] is where its name is looked up, and [`Route::Own`] distinguishes its calls from those of servers.
 /// `manager/listed.rs` decides which clients are shown it, and `find.rs` whose name wins.
@@ -213,7 +214,7 @@ pub(super) enum Astray {
 }
 
 impl What {
-    /// Returns what has a pin; `None` for what has none.
+    /// Returns which kind of pinned (approved) definition it is; `None` if definitions of its kind are not pinned.
     pub(super) fn pinned(self) -> Option<Pinned> {
         match self {
             Self::Tool => Some(Pinned::Tool),
@@ -227,7 +228,7 @@ impl What {
 /// The snapshots in which names are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map<'a> {
-    /// Tools of the host itself.
+    /// Tools of mcp-host itself.
     pub(super) own: &'a [Arc<dyn OwnTool>],
     /// The targets that the client may call.
     pub(super) callable: &'a Catalog,
@@ -240,7 +241,7 @@ pub(super) struct Map<'a> {
 pub(crate) struct Routed {
     pub(crate) request: Request,
     pub(super) route: Option<Route>,
-    /// How the call came, if it came by `call_tool`.
+    /// What the call came through; `None` if the client made it directly.
     pub(super) through: Option<Box<Through>>,
 }
 
@@ -256,7 +257,7 @@ impl Routed {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };
-        // A client that calls the tool by another name than the listed one was not told of them.
+        // A client that calls the tool by a name other than the listed one was not told of these headers.
         let name = self.request.params.as_ref().and_then(|params| params.text("name"));
         if name.as_deref() == Some(entry.name()) { entry.param_headers() } else { Vec::new() }
     }
@@ -284,7 +285,7 @@ impl Map<'_> {
         };
         let server = self.servers.iter().find(|server| server.id == target.server).ok_or(Astray::Removed)?.clone();
         let Target { name: target, .. } = target;
-        // What no table has is not pinned, so it is not known to be approved.
+        // A target that the catalog does not hold has no pin, so it is not known to be approved.
         let kind = what.pinned().and_then(Pinned::kind).filter(|_| server.is_strict());
         let alias = &server.config.alias;
         if kind.is_some_and(|kind| self.callable.entry_of(kind, alias, &target).is_none()) {

@@ -120,7 +120,7 @@ impl Running<'_, '_> {
     fn hand_on(&mut self, id: u64, item: Item) {
         match item {
             Item::Progress(params) => {
-                // A heartbeat of the user's own daemon is no sign of its server.
+                // A heartbeat of the user's own daemon does not show that the server behind it is alive.
                 if !self.server.config.daemon || !is_heartbeat(&params) {
                     self.step(id, Sign::Progress);
                 }
@@ -172,7 +172,7 @@ impl Running<'_, '_> {
     }
 }
 
-/// Reports whether progress is a heartbeat of another host. Only the user's own daemon can send one.
+/// Reports whether progress is a heartbeat of another mcp-host process. Only the user's own daemon can send one.
 fn is_heartbeat(params: &Raw) -> bool {
     params.member("_meta").is_some_and(|own| own.member(meta::HEARTBEAT).is_some())
 }

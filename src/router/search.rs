@@ -1,8 +1,8 @@
-//! The tools of the host that find and call the tools of servers: `find_tools`, `call_tool` and `call_read_tool`.
+//! mcp-host's own tools that find and call the tools of servers: `find_tools`, `call_tool` and `call_read_tool`.
 //!
-//! A call of `call_tool` becomes the call that it names before anything looks at it, so it takes every step of a call by
-//! name: view, pin, rules, limits, questions, progress, tasks. Only its result tells what was called. **Invariant:** none of
-//! this decides what a client may see or call; what is found is what the client may call.
+//! A call of `call_tool` becomes the call that it names before anything looks at it, so it takes every step of a call
+//! by name: view, pin, rules, limits, questions, progress, tasks. Only its result tells what was called. **Invariant:**
+//! none of this decides what a client may see or call; what is found is what the client may call.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::protocol::{Method, Raw, Theirs, meta};
 use crate::registry::search::{CALL, Detail, FIND, Index, READ, described, is_own, merged, structured};
 use crate::registry::{Catalog, Entry, Kind};
 
-/// Turns a call of `call_tool` into the call that it names; leaves every other request as it is.
+/// Turns a call of `call_tool` into the call that it names; returns every other request unchanged.
 pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Routed {
     if routed.request.method != Method::ToolsCall || !(client.who.lists != Lists::Full || manager.may_search()) {
         return routed;
@@ -42,7 +42,7 @@ pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Rout
     routed
 }
 
-/// Reports whether a server's own tool of this name is what the client calls: all tools are listed for it.
+/// Reports whether the client calls a server's own tool of this name, since all tools are listed for this client.
 fn has_its_own(manager: &Manager, client: &Client, name: &str) -> bool {
     !manager.is_searching(&client.who) && client.view(manager).callable.entry(Kind::Tools, name).is_some()
 }
@@ -75,7 +75,7 @@ fn inner(params: &Raw, arguments: Option<Raw>, reads: bool) -> (Raw, Through) {
     (outer, Through { tool: name.into_owned(), reads, refused: None, by: By::Search })
 }
 
-/// Returns the answer, if the tool may change something and must not.
+/// Returns a refusal if the call may only read and the tool may change something.
 pub(super) fn changes(through: &Through, manager: &Manager, client: &Client, one: &One) -> Option<Raw> {
     let entry = one.listed.entry();
     if !through.reads || entry.is_some_and(|entry| manager.is_trusted_to_read(&client.who, &one.server, entry)) {
@@ -84,7 +84,7 @@ pub(super) fn changes(through: &Through, manager: &Manager, client: &Client, one
     let tool = Theirs(&through.tool);
     if through.by.is_script() {
         let text = format!(
-            "scripts may call what only reads by the config's word, and `{tool}` may change something (host.catalog.code.tools)"
+            "scripts may call a tool only if the config says that it only reads, and `{tool}` may change something (host.catalog.code.tools)"
         );
         return Some(of_kind("denied", &text));
     }
@@ -106,13 +106,13 @@ pub(super) async fn unknown(through: &Through, manager: &Manager, client: &Clien
     if through.by.is_script() { of_kind("unknown", &text) } else { failed(&text) }
 }
 
-/// Returns a refusal that a script knows by its kind.
+/// Returns a refusal with a kind that scripts can check.
 fn of_kind(kind: &str, text: &str) -> Raw {
     let own = json!({ meta::HOST_ERROR: { "kind": kind } });
     failed(text).with_member("_meta", Raw::from_value(&own).as_bytes())
 }
 
-/// Returns the index of a catalog. It is made on a thread that may block.
+/// Returns the index of a catalog, which is built on a thread that may block.
 async fn index(catalog: Arc<Catalog>) -> Arc<Index> {
     match catalog.index_now() {
         Some(index) => index,
@@ -161,7 +161,7 @@ impl OwnTool for FindTools {
                 let text = format!("{FIND}: no tool of a server `{}`. {}", Theirs(server), servers(&index).0);
                 return Ok(failed(&text));
             }
-            // Each name that no tool has is compared with those of all.
+            // Each unknown name is compared with the names of all tools.
             if !wish.names.is_empty() {
                 return Ok(keep::done(move || named(&index, &wish)).await);
             }
@@ -232,10 +232,10 @@ impl Wish {
     }
 }
 
-/// Ranks the tools, with the ranker of the embedding program if there is one.
+/// Ranks the tools, with the embedding program's own ranker if it has one.
 async fn ranked(manager: &Manager, index: &Arc<Index>, query: &str, server: Option<&str>) -> Vec<usize> {
     let (by, query, server) = (index.clone(), query.to_owned(), server.map(str::to_owned));
-    // A word that no tool has is compared with all words of all tools, as many as servers care to say.
+    // An unknown word is compared with all words of all tools, and servers may list any number of them.
     let (own, query, server) = keep::done(move || {
         let own = by.rank(&query, server.as_deref());
         (own, query, server)
@@ -295,7 +295,7 @@ fn told(shown: &[&Entry], detail: Detail, more: usize, notes: Option<&[String]>)
     if more > 0 {
         lines.push(format!("{more} more may fit."));
     }
-    // Some clients give their model this alone, so it says all that the lines say.
+    // Some clients give their model only the structured content, so it says all that the lines say.
     let tool = |entry: &&Entry| match schema(entry) {
         Some(schema) => structured(entry, detail).with_member("inputSchema", schema.as_bytes()),
         None => structured(entry, detail),
@@ -309,10 +309,10 @@ fn told(shown: &[&Entry], detail: Detail, more: usize, notes: Option<&[String]>)
     answer(&lines.join("\n"), &all)
 }
 
-/// Returns the names of a server's tools, a page of them.
+/// Returns one page of the names of a server's tools.
 ///
 /// # Errors
-/// With the answer, if none has the name that the page comes after.
+/// With the answer, if no tool has the name `after`.
 fn names_of(index: &Index, server: &str, after: Option<&str>) -> Result<Raw, String> {
     let mut names = index.entries().iter().filter(|entry| entry.server().as_str() == server).map(Entry::name);
     if let Some(after) = after

@@ -1,10 +1,9 @@
-//! Makes one request to a server for all who ask the same at the same time (`joined.rs`), and keeps its answer
-//! (`cache.rs`).
+//! Makes one request to a server for all equal requests in flight (`joined.rs`), and caches its answer (`cache.rs`).
 //!
-//! The request runs in a task of its own, since it may outlive the one by which it began. What the server sends before
-//! its answer goes into a mailbox of that task: progress from there to all who wait, each under its own token; questions
-//! and log lines to the first one alone. If the server asks, all others make their requests themselves; so they do if
-//! the request never reached the server, or became a task.
+//! The shared request runs in a task of its own, since it may outlive the request that started it. What the server
+//! sends before its answer goes into a mailbox of that task. From there, progress goes to all waiting requests, each
+//! under its own token; questions and log lines go to the first request only. If the server asks something, all other
+//! requests are sent on their own. The same happens if the shared request never reached the server, or became a task.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,12 +25,12 @@ use crate::counts::{Awaited, Count};
 use crate::manager::Ticket;
 use crate::protocol::{Message, Method, Notification, Raw};
 
-/// The one request for all who wait.
+/// The one request that is sent for all waiting requests.
 struct Shared {
     client: Arc<Client>,
     forward: Forward,
     heard: Arc<Heard>,
-    /// The stream of the request by which all this began.
+    /// The stream of the request that started it.
     first: Arc<Mailbox>,
     ticket: Option<Ticket>,
     wish: Wish,
@@ -40,7 +39,7 @@ struct Shared {
 }
 
 impl Forwarder {
-    /// Asks the server, or waits for the answer to an equal request that is under way, if `joins`.
+    /// Asks the server. If `joins` is true and an equal request is in flight, waits for its answer instead.
     pub(super) async fn share(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -74,7 +73,7 @@ impl Forwarder {
         }
     }
 
-    /// Makes the request, until it is answered or nobody waits for it any more.
+    /// Makes the shared request, until it is answered or no request waits for it any more.
     async fn lead(self: Arc<Self>, shared: Shared, mut lead: Lead) {
         let Shared { client, forward, heard, first, ticket, wish, writes } = shared;
         let tap = Mailbox::new(first.limits().clone(), first.account().clone()).of_request().with_level(first.level());
@@ -95,7 +94,7 @@ impl Forwarder {
         while let Some(message) = tap.try_next() {
             pass(message, &first, &mut lead);
         }
-        // An earlier try may have had an answer before this failure.
+        // An earlier attempt may have got an answer before this failure.
         let is_failed = matches!(&answered, Err(NoResult::Failed(failed)) if failed.kind != Kind::Malformed);
         let said = heard.take().filter(|_| !is_failed && !lead.is_asked);
         let others = match (&said, &answered) {
@@ -109,13 +108,13 @@ impl Forwarder {
         lead.end(answered, &others);
     }
 
-    /// Notes that a call is about to be sent that may change what its server answers, except to itself.
+    /// Notes that a call is about to be sent that may change what its server answers to calls of other tools.
     fn writing(&self, forward: &Forward) -> crate::manager::Writing {
         self.manager.answers().writing(forward.server.id, Some(Arc::from(&*forward.target)))
     }
 }
 
-/// Waits for the end. Meanwhile passes progress on, and sends heartbeats.
+/// Waits for the outcome. Meanwhile passes progress on, and sends heartbeats.
 async fn wait(forward: &Forward, toward: &mut Toward<'_>, seat: &mut Seat) -> Ended {
     toward.set_token(forward.token());
     let Seat { progress, end, .. } = seat;
@@ -124,7 +123,7 @@ async fn wait(forward: &Forward, toward: &mut Toward<'_>, seat: &mut Seat) -> En
         tokio::select! {
             biased;
             Some(params) = progress.recv() => toward.progress(&params),
-            // Without an end the host shuts down.
+            // The channel closes without an outcome only if mcp-host shuts down.
             ended = &mut *end => return ended.unwrap_or_else(|_| Ended::With(Err(Failure::cut_off().of_host()))),
             () = sleep_until(beat.unwrap_or_else(Instant::now)), if beat.is_some() => {
                 toward.beat(&forward.server, Wait::Server);
@@ -152,7 +151,7 @@ fn pass(message: Message, first: &Mailbox, lead: &mut Lead) -> bool {
     true
 }
 
-/// Returns the request as it is sent for all: it wants progress, since one who joins may want some.
+/// Returns the request to send for all. It asks for progress, since a request that joins may want some.
 fn for_all(forward: &Forward, heard: &Arc<Heard>) -> Forward {
     let mut forward = forward.clone();
     forward.heard = Some(heard.clone());

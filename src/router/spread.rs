@@ -3,8 +3,8 @@
 //! In: a call, and the lease that its client has at the server. Out: a lease with the fewest calls, and a place there. A
 //! call that was given a lease which is still starting goes elsewhere once another call has left its lease.
 //!
-//! **Invariant:** what a server keeps for its client stays where it began, on the client's lease: tasks, and answers to
-//! what a result has asked. Subscriptions never come here.
+//! **Invariant:** a client's tasks, and its answers to questions in a result, stay on the lease where they began, its
+//! own one. Subscriptions never come here.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ const TRIES: usize = 3;
 type Found = (Arc<Upstream>, Arc<Connection>, Option<Berth>);
 
 impl Connector {
-    /// Does for a server with a pool what [`Connector::connect_call`] does for others. Its calls need no lane: it asks
-    /// nothing.
+    /// Does for a server with a pool what [`Connector::connect_call`] does for others. Its calls need no lane, because
+    /// such a server asks nothing.
     pub(super) async fn connect_pooled(
         &self,
         client: &Arc<Client>,
@@ -50,7 +50,7 @@ impl Connector {
             let mut first = in_time(|| self.lease(client, server, roots)).await?;
             let mut connection = first.connection().filter(|connection| connection.lost().is_none());
             let may_go = may_spread(client, forward, connection.as_deref());
-            // While the first lease is down, those beside it go on.
+            // While the first lease is down, the other leases of the pool go on.
             if connection.is_some() || !may_go || !server.has_extra(&first) {
                 let reached = self.connect(client, server, roots).await?;
                 (first, connection) = (reached.0, Some(reached.1));
@@ -80,7 +80,7 @@ impl Connector {
                 connection = started(&upstream) => connection,
                 () = freed => None,
             };
-            // If it did not start, it gets no call any more.
+            // A lease that did not start gets no more calls.
             if let Some(connection) = connection.filter(|own| own.is_modern() == first.was_modern()) {
                 return Ok((upstream, connection, Some(berth)));
             }

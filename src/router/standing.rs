@@ -1,4 +1,4 @@
-//! What the host keeps for a client in its dealings with servers: its leases, its subscriptions, and its roots.
+//! What mcp-host keeps of a client's relations to servers: its leases, its subscriptions, and its roots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Client {
         (mine && !upstream.is_stopped()).then(|| upstream.clone())
     }
 
-    /// Keeps that lease for the client's next requests. Returns the lease before, if that was another one.
+    /// Keeps that lease for the client's next requests. Returns the previous lease, if it was a different one.
     pub(super) fn keep_lease(&self, server: usize, upstream: &Arc<Upstream>, stamp: u64) -> Option<Arc<Upstream>> {
         let mut state = self.state();
         if state.closed {

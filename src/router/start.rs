@@ -31,7 +31,7 @@ use crate::observe::Observer;
 use crate::protocol::Raw;
 use crate::queues::Queues;
 
-/// Returns the tool that runs scripts, in a build that runs some.
+/// Returns the tool that runs scripts, if this build has it.
 fn runner() -> Option<Arc<dyn OwnTool>> {
     #[cfg(all(unix, feature = "script"))]
     return Some(super::scripts::own());

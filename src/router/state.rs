@@ -1,4 +1,4 @@
-//! `requestState`: what a client without a session sends back together with its answers to the host's questions
+//! `requestState`: what a client without a session sends back together with its answers to mcp-host's questions
 //! (2026-07-28, multi round-trip requests). It is sealed, bound to the principal and to the request, and expires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,7 +33,7 @@ pub(super) enum State {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         permit: Option<u64>,
     },
-    /// A server wanted web pages visited before it did anything. The call is sent anew; `keys` are those of the
+    /// A server wanted web pages visited before it did anything. The call is sent again; `keys` are those of the
     /// questions.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.
@@ -99,7 +99,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Seals the states and task ids that clients keep for the host.
+/// Seals the states and task ids that clients keep for mcp-host.
 #[derive(Debug)]
 pub(super) struct Sealer(Option<Seal>);
 
@@ -129,7 +129,7 @@ impl Sealer {
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
 
-    /// Reports whether a request of this principal brings a state that the host made for it.
+    /// Reports whether a request of this principal brings a state that mcp-host made for it.
     pub(super) fn continues(&self, principal: &Principal, method: &Method, params: &Raw) -> bool {
         let Some(sealed) = params.text("requestState") else { return false };
         self.open_state(principal, &sealed, &digest(method, params)).is_ok()
@@ -138,7 +138,7 @@ impl Sealer {
     /// Opens the state that a request brings back.
     ///
     /// # Errors
-    /// `-32602`: the host did not make the state for this principal and request, or it has expired.
+    /// `-32602`: mcp-host did not make the state for this principal and request, or it has expired.
     pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened
@@ -192,7 +192,7 @@ mod tests {
         ] {
             assert_ne!(first, of(other), "{other}");
         }
-        // What cannot be read is no other thing that cannot be read, and not nothing.
+        // A number that cannot be read is equal neither to another such number nor to a missing argument.
         let huge = of(r#"{"name":"t","arguments":{"a":1e400}}"#);
         assert_ne!(huge, of(r#"{"name":"t","arguments":{"a":2e400}}"#));
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));

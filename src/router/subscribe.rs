@@ -1,7 +1,7 @@
 //! `subscriptions/listen` (2026-07-28): a change stream for clients without a session, called a *listen* here. Only on
 //! such a stream are these clients told of changes that belong to no request.
 //!
-//! The host first acknowledges a listen with the part of its filter that it honors. Then it sends exactly those
+//! mcp-host first acknowledges a listen with the part of its filter that it honors. Then it sends exactly those
 //! changes, each with the request id of the listen, and a result when the door closes. A list has changed when the
 //! catalog that the client sees differs from the one that it was told of last; a resource has changed when its server
 //! says so. Each resource is watched by a request of its own, as one of a client with a session is, so that it has its line
@@ -71,7 +71,7 @@ struct Listening {
     tasks: Vec<Arc<Task>>,
     /// The catalog that the client was told of last.
     told: Mutex<Arc<Catalog>>,
-    /// Cancelled when the host can no longer honor what it acknowledged.
+    /// Cancelled when mcp-host can no longer honor what it acknowledged.
     over: CancellationToken,
 }
 
@@ -200,7 +200,7 @@ impl Listens {
         watched.ok()
     }
 
-    /// Does that, with the reason if it fails.
+    /// Does the same as [`Self::watch`], but returns the reason if it fails.
     async fn watch_one(&self, client: &Arc<Client>, uri: &str, leg: &Mailbox) -> Result<Watch, NoResult> {
         let Ok(Route::One(one)) = self.routes.find(client, What::Resource, uri).await else {
             return Err(ErrorObject::invalid_params(format!("unknown resource: {}", Theirs(uri))).into());
@@ -298,7 +298,7 @@ impl Listening {
         }
     }
 
-    /// Returns the acknowledgement: the part of the filter that the host honors.
+    /// Returns the acknowledgement: the part of the filter that mcp-host honors.
     fn honored(&self) -> Raw {
         let mut honored = serde_json::Map::new();
         let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];

@@ -1,14 +1,14 @@
-//! What a call keeps that came by a tool of the host: which tool it calls, and how its result says so.
+//! What is known of a call that came through a tool of mcp-host: which tool it calls, and how its result says so.
 
 use crate::answered::Answered;
 use crate::protocol::{Raw, meta};
 
-/// What a call came by.
+/// What a call came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// `call_tool` or `call_read_tool`.
     Search,
-    /// A tool that stands for those of several servers.
+    /// A merged tool, which represents tools of several servers.
     Group,
     /// A script that `run_script` runs.
     #[cfg(all(unix, feature = "script"))]
@@ -32,7 +32,7 @@ impl By {
     }
 }
 
-/// A call that came by a tool of the host.
+/// A call that came through a tool of mcp-host.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     /// The tool that is called.
@@ -50,7 +50,7 @@ impl Through {
         self.refused.clone()
     }
 
-    /// Adds to a result which tool it is of.
+    /// Notes in a result which tool it comes from.
     pub(super) fn marked(&self, answered: Answered) -> Answered {
         let result = answered?;
         if self.refused.is_some() {

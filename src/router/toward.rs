@@ -1,4 +1,4 @@
-//! Where the messages that a call brings before its answer go: to the stream of its request or, for a parked call, to
+//! Where the messages that a call sends before its answer go: to the stream of its request or, for a parked call, to
 //! the request that waits for it.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::protocol::{Raw, RequestId};
 use crate::traced::Traced;
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
 
-/// Where the messages that a call brings before its answer go.
+/// Where the messages that a call sends before its answer go.
 pub(super) enum Toward<'a> {
     /// To the stream of the call's only request.
     Leg(Leg<'a>),
@@ -174,7 +174,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Sends progress of the host itself, to show the client that its call is alive.
+    /// Sends progress of mcp-host itself, to show the client that its call is alive.
     pub(super) fn tick(&mut self) {
         if let Self::Leg(Leg { leg, progress, .. }) = self
             && let Some(message) = progress.tick()

@@ -1,4 +1,4 @@
-//! The trace of a call on its way to a server: what is sent with it, and what becomes of each request.
+//! The trace of a call on its way to a server: what is sent with each request, and how each request ends.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::protocol::{Outcome, ProtocolVersion, Raw};
 use crate::traced::{Sent, Traced};
 use crate::upstream::Connection;
 
-/// Begins an attempt of a call, if that is traced: the request with this id. Returns the params with its place in the
-/// trace.
+/// Begins the trace of one attempt of a call, if the call is traced. `id` is that of the request. Returns the params
+/// with the attempt's place in the trace.
 pub(super) fn begin(
     params: Raw,
     toward: &Toward<'_>,
@@ -36,7 +36,7 @@ pub(super) fn begin(
     (params.with_member("_meta", meta.as_bytes()), Some(traced))
 }
 
-/// Ends it.
+/// Ends the trace of an attempt.
 pub(super) fn end(traced: Option<Arc<Traced>>, outcome: &Result<Outcome, Attempt>) {
     let Some(traced) = traced else { return };
     traced.attempted(match outcome {

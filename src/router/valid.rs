@@ -1,9 +1,9 @@
 //! Checks a call against the schemas of its tool, as the client sees them (`validate`): its arguments before it is sent,
 //! and its structured result if the config says `full`. The arguments of a prompt are checked against its list of them.
 //!
-//! What is checked is what is sent (`docs/hazards.md` H37): a key that occurs twice, or that equals a known argument
-//! except in case, is refused, since readers differ in which one they take. Nothing is coerced. A schema that cannot be
-//! compiled lets every call pass, and `status` says so.
+//! The checked value is the one that is sent (`docs/hazards.md` H37): a key that occurs twice, or that equals a known
+//! argument except in case, is refused, since JSON parsers differ in which one they use. Nothing is coerced. A schema
+//! that cannot be compiled lets every call pass, and `status` says so.
 //!
 //! **Invariant:** nothing is compiled, and no large value is read, on the runtime's thread.
 
@@ -26,7 +26,7 @@ use crate::registry::{Entry, SchemaOf};
 /// A value of more bytes is read on a thread that may block.
 const LARGE: usize = 16 * 1024;
 
-/// Returns what is checked of a call.
+/// Returns which parts of a call are checked.
 fn wanted(manager: &Manager, client: &Client, forward: &Forward) -> Validate {
     let of_tool = said(manager, client, forward, |rules, name| rules.said(name, |tool| tool.validate));
     of_tool.map(Said::value).or(forward.server.config.validate).unwrap_or_else(|| manager.settings().validate)
@@ -83,7 +83,7 @@ pub(super) async fn check_result(
     Err(Failure::malformed(&text).of(server))
 }
 
-/// Checks a value against a schema of a tool, which is compiled first if nobody did. Returns what is wrong.
+/// Checks a value against a schema of a tool, and compiles the schema first if necessary. Returns what is wrong.
 async fn checked(server: &Arc<Server>, entry: &Entry, which: SchemaOf, value: Raw) -> Vec<FieldError> {
     let check = move |entry: &Entry, server: &Server, value: &Raw| {
         let names = if which == SchemaOf::Input { entry.argument_names() } else { BTreeSet::new() };

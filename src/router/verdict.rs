@@ -105,7 +105,7 @@ mod tests {
         let task = r#"{"task":{}}"#;
         assert_eq!(judge(SESSION, SESSION, Plan::Core, task), Verdict::Task(raw(task)));
         assert_eq!(judge(SESSION, SESSION, Plan::Theirs, task), Verdict::Over(Ok(raw(task))), "nobody planned one");
-        // It knows no types of results.
+        // A server with sessions knows no types of results.
         let asks = r#"{"resultType":"input_required"}"#;
         assert_eq!(judge(SESSION, MODERN, Plan::Theirs, asks), Verdict::Over(Ok(raw(asks))));
         let error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "visit");

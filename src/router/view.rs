@@ -1,5 +1,5 @@
-//! What a client sees and may call (its *view*), made anew when something has changed, and which lists it was told of
-//! so far.
+//! What a client sees and may call (its *view*), rebuilt when something has changed, and which lists it was told of so
+//! far.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Client {
         view
     }
 
-    /// Makes the client hear of list changes from now on, as if it had requested its lists.
+    /// Notifies the client of list changes from now on, as if it had requested its lists.
     pub(crate) fn follow_lists(&self, manager: &Manager) {
         if self.told().is_none() {
             let catalog = self.view(manager).shown;
@@ -82,7 +82,7 @@ impl Client {
                 if client.is_gone(&manager) {
                     return;
                 }
-                // The doors get a turn.
+                // This lets the doors run.
                 tokio::task::yield_now().await;
             }
         });

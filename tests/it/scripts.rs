@@ -280,8 +280,8 @@ async fn a_script_calls_what_only_reads_unless_the_config_says_more() {
         let refused = run(&mut client, "return await call('s__list')").await;
         assert_eq!(
             wrong(&refused),
-            "run_script: CallError (denied) at line 1: scripts may call what only reads by the config's word, and \
-             `s__list` may change something (host.catalog.code.tools)"
+            "run_script: CallError (denied) at line 1: scripts may call a tool only if the config says that it \
+             only reads, and `s__list` may change something (host.catalog.code.tools)"
         );
     }
     stage.host.shutdown().await;

@@ -293,7 +293,7 @@ fn a_servers_tool_with_a_name_of_the_host_is_told_of_once() {
     });
     let mut daemon = daemon(home, &config);
     daemon.hears("✓ it");
-    let problem = "tool find_tools left out where clients search: the host has a tool of that name; `rename` in the \
+    let problem = "tool find_tools left out for clients that search: mcp-host has a tool of that name; `rename` in the \
                    server's entry gives it another one";
     let of_status = run(home, &["status", "it"]);
     assert_eq!(of_status.matches(problem).count(), 1, "{of_status}");

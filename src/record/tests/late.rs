@@ -52,7 +52,7 @@ fn the_past_of_a_feed_that_reads_late_is_what_is_still_kept() {
     assert!(matches!(past.take(1), Some((events, 1)) if events.is_empty()));
     assert!(matches!(past.take(10), Some((events, 1)) if events.is_empty()));
     assert!(past.take(10).is_none());
-    // What is kept is told.
+    // Entries that are kept are shown.
     say(&record, "a", "late", second(3));
     let shown = written(watcher.past(10, &all()).1.kept(), &all());
     assert_eq!((&shown[0]["tool"], &shown[1]["text"]), (&json!("pull"), &json!("late")), "{shown:?}");

@@ -1,4 +1,4 @@
-//! What is remembered: calls without arguments, lines, and events that a feed reads once each.
+//! The record: calls without arguments, lines, and events that a feed reads once each.
 
 mod late;
 
@@ -75,7 +75,7 @@ fn say(record: &Record, server: &str, text: &str, at: SystemTime) {
     record.line(&said, at);
 }
 
-/// Returns the events after one as JSON; each holds against the schema.
+/// Returns the events after one as JSON; each is valid under the schema.
 fn after(watcher: &Watcher, seq: u64, wanted: &Wanted) -> Vec<Value> {
     let Read::Events(events) = watcher.after(seq, usize::MAX, u64::MAX) else { panic!("events are dropped") };
     written(events, wanted)
@@ -177,7 +177,7 @@ fn a_call_that_began_before_anybody_looked_is_told_of_once() {
     short.finish(Some(&answered()));
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     watcher.look(SystemTime::now());
-    // A second look tells nothing, and neither does one at a call that has ended.
+    // A second check adds no event, and neither does one of a call that has ended.
     for _ in 0..2 {
         record.join(passing, tally, &Arc::default());
         record.join(short_passing, short_tally, &Arc::default());
@@ -228,7 +228,7 @@ fn the_last_calls_are_kept_though_nobody_looks() {
         })
     };
     assert_eq!(shown, [expected(1, "b", "ok", 25), expected(2, "c", "ok", 25), expected(3, "d", "error", 2)]);
-    // One that began before anybody looked has no event of its own: it is counted.
+    // A call that began before any feed watched has no event of its own: it is counted.
     running.finish(None);
     let later = SystemTime::now() + Duration::from_secs(2);
     begin(&observer, later, "git", "e").finish(Some(&answered()));

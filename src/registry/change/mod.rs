@@ -90,25 +90,25 @@ impl Serialize for Class {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// What it does.
+    /// What the change does to the definition.
     pub class: Class,
     /// Where it is, as a JSON pointer into the definition; empty for the whole.
     pub path: String,
-    /// What was there: text for [`Class::Text`], else canonical JSON. Shortened, and not escaped: whoever prints it must
-    /// escape it.
+    /// The old value: text for [`Class::Text`], else canonical JSON. It is shortened and not escaped, so whoever prints
+    /// it must escape it.
     pub before: Option<String>,
-    /// What is there now.
+    /// The new value, in the same form.
     pub after: Option<String>,
 }
 
-/// Reports whether changes only take away from what a server may do, so that `tofu` lets them pass.
+/// Reports whether all changes reduce what a server may do, so that `tofu` accepts them.
 pub(crate) fn is_mild(changes: &[Change]) -> bool {
     let is_mild = |class| matches!(class, Class::Removed | Class::ArgumentsNarrower | Class::HintsStricter);
     changes.iter().all(|change| is_mild(change.class))
 }
 
-/// Compares two forms of a definition, or of the instructions as a JSON string. Either may be absent. What `ignore` names
-/// is left out on both sides, as it is from the pins.
+/// Compares two forms of a definition, or of the instructions as a JSON string. Either may be absent. What `ignore`
+/// names is left out on both sides, as in the pins.
 pub(crate) fn changes(before: Option<&Raw>, after: Option<&Raw>, ignore: &[Pointer]) -> Vec<Change> {
     let form = |raw: &Raw| String::from_utf8_lossy(&pin::canonical(raw, ignore)).into_owned();
     let (before, after) = (before.map(form), after.map(form));
@@ -132,7 +132,7 @@ fn known<'a>(tree: &'a Tree<'_>) -> HashSet<Cow<'a, str>> {
     tree.items().flat_map(|item| [item.key(), item.text()]).flatten().collect()
 }
 
-/// The same place in both forms; on one side there may be nothing.
+/// The values at the same path in both forms. One of them may be absent.
 #[derive(Clone, Copy)]
 struct Pair<'a> {
     before: Option<Item<'a>>,
@@ -152,8 +152,8 @@ impl<'a> Pair<'a> {
         self.either().all(is)
     }
 
-    /// Returns what both sides have at that name, in order; `None` if two members of one side have one name. A side that
-    /// is absent has no members.
+    /// Returns the members of both sides, paired by name and in order; `None` if one side has two members of one name.
+    /// An absent side has no members.
     fn members(self) -> Option<Vec<(Cow<'a, str>, Self)>> {
         let mut found: Vec<(Cow<'a, str>, Self)> = Vec::new();
         let mut at: HashMap<Cow<'a, str>, usize> = HashMap::new();
@@ -255,7 +255,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Compares a hint, of which the value `lax` asks for trust. To say nothing is between both values.
+    /// Compares a hint. The value `lax` asks for more trust, the opposite for less, and an absent hint is between both.
     fn hint(&mut self, path: &str, pair: Pair<'a>, lax: &str) {
         let trust = |side: Option<Item<'a>>| match side.map(Item::raw) {
             Some(raw) if raw == lax => 2,
@@ -268,7 +268,7 @@ impl<'a> Diff<'a> {
             std::cmp::Ordering::Equal => Class::Other,
         };
         self.add(class, path, pair);
-        // What is no hint at all may be anything.
+        // A value that is not a boolean may mean anything.
         if class != Class::Other && !pair.all(|side| matches!(side.raw(), "true" | "false")) {
             self.add(Class::Other, path, pair);
         }
@@ -325,7 +325,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Compares what has no meaning to us, as deep as both sides have objects or arrays of one length.
+    /// Compares values that mean nothing to mcp-host, as deep as both sides have objects or arrays of one length.
     fn other(&mut self, path: &str, pair: Pair<'a>, deep: usize) {
         if pair.is_equal() {
             return;
@@ -346,7 +346,7 @@ impl<'a> Diff<'a> {
     }
 }
 
-/// Returns the arguments of a prompt by name; `None` if they are not what they should be. No list is an empty one.
+/// Returns the arguments of a prompt by name; `None` if the list is malformed. An absent list counts as empty.
 fn arguments_of(list: Option<Item<'_>>) -> Option<Vec<(Cow<'_, str>, Item<'_>)>> {
     let Some(list) = list else { return Some(Vec::new()) };
     if !list.is_array() {

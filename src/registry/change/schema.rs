@@ -1,7 +1,7 @@
 //! Compares schemas: which arguments become possible, and which no longer are.
 //!
-//! Each keyword either says what is allowed or what is demanded, so that each change of it is wider, narrower, or both. A
-//! keyword whose effect depends on others counts as both. Something narrower is mild only if it says nothing new: a new
+//! Each keyword says either what is allowed or what is demanded, so each change of it is wider, narrower, or both. A
+//! keyword whose effect depends on others counts as both. A narrower schema is mild only if it says nothing new: a new
 //! list of values is narrower than none, and still has texts that a model reads.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ const TEXTS: [&str; 4] = ["title", "description", "$comment", "examples"];
 const LEAST: [&str; 6] = ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"];
 /// Keywords whose greater values allow more.
 const MOST: [&str; 6] = ["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"];
-/// Keywords with a schema of what else there may be; to say nothing allows everything.
+/// Keywords whose value is a schema for anything else. Without the keyword, everything is allowed.
 const INNER: [&str; 8] = [
     "additionalProperties",
     "unevaluatedProperties",
@@ -113,7 +113,7 @@ impl<'a> Diff<'a> {
         match pair {
             Pair { before, after } if is_none(before) && !is_none(after) => self.wider(path, pair),
             Pair { before, after } if is_none(after) && !is_none(before) => self.narrower(path, pair),
-            // Different words for the same.
+            // Both sides allow everything, in different spelling.
             Pair { before, after } if is_all(before) && is_all(after) => self.add(Class::Other, path, pair),
             _ => {
                 // `true` has no members, as `{}`.
@@ -153,7 +153,7 @@ impl<'a> Diff<'a> {
 
     fn properties(&mut self, path: &str, pair: Pair<'a>, deep: usize) {
         let Some(members) = pair.members().filter(|_| pair.all(Item::is_object)) else { return self.both(path, pair) };
-        // None at all, on both sides.
+        // Neither side has any member.
         if members.is_empty() {
             self.add(Class::Other, path, pair);
         }
@@ -175,7 +175,7 @@ impl<'a> Diff<'a> {
         let values = |side: Option<Item<'a>>| side.map(|side| side.children().map(Item::raw).collect::<HashSet<_>>());
         let (before, after) = (values(pair.before), values(pair.after));
         let (more, less) = match (&before, &after) {
-            // No list of values allows all; no list of demands has none.
+            // Without a list of values everything is allowed; without a list of demands nothing is demanded.
             (None, Some(after)) if sense == Sense::Demands => (!after.is_empty(), false),
             (Some(before), None) if sense == Sense::Demands => (false, !before.is_empty()),
             (Some(before), Some(after)) => (!after.is_subset(before), !before.is_subset(after)),
@@ -184,7 +184,7 @@ impl<'a> Diff<'a> {
         self.tell(path, pair, sense, (more, less));
     }
 
-    /// Tells what more or less of something means; neither is another order, or other words for the same.
+    /// Adds the change that more or less of something means. If neither changed, only the order or the spelling did.
     fn tell(&mut self, path: &str, pair: Pair<'a>, sense: Sense, (more, less): (bool, bool)) {
         let (wider, narrower) = if sense == Sense::Allows { (more, less) } else { (less, more) };
         if wider {
@@ -247,11 +247,11 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Compares schemas of which one or all must hold. Those that are only on one side are compared in pairs if there are
-    /// as many on the other.
+    /// Compares schemas of which one or all must hold. Those that only one side has are compared in pairs if the other
+    /// side has as many.
     fn alternatives(&mut self, path: &str, pair: Pair<'a>, deep: usize, sense: Sense) {
         let (Some(before), Some(after)) = (pair.before, pair.after) else {
-            // One of nothing is a demand, too.
+            // A list of alternatives that comes or goes is a demand, too.
             return self.demand(path, pair);
         };
         if !pair.all(Item::is_array) {
@@ -279,7 +279,7 @@ enum Sense {
     Demands,
 }
 
-/// Returns the types that a schema allows; `None` if it names others than there are.
+/// Returns the types that a schema allows; `None` if it names unknown types.
 fn types(side: Option<Item<'_>>) -> Option<HashSet<&'static str>> {
     let Some(side) = side else { return Some(TYPES.into()) };
     let names: Vec<_> = if side.is_array() { side.children().collect() } else { vec![side] };

@@ -1,8 +1,9 @@
 //! Finds what is suspicious in a definition, as its server sent it: hidden characters, words that command a model, paths
 //! of credentials, hidden commands, and names that belong to other servers.
 //!
-//! Findings are shown to a person, who decides. A hard one should hardly ever be wrong, a soft one may be. What is quoted
-//! or negated is soft. The words are English ones. **Invariant:** the time is linear in the length of the text.
+//! Findings are shown to a person, who decides. A hard finding should hardly ever be wrong, a soft one may be. Anything
+//! in quotes or after a negation is soft. The words are English. **Invariant:** the time is linear in the length of the
+//! text.
 //!
 //! `signs.rs` has characters, `phrases.rs` words, `paths.rs` files, `payload.rs` encoded commands, and `neighbours.rs` the
 //! tools of other servers.
@@ -26,13 +27,13 @@ use crate::protocol::Raw;
 
 pub(crate) use neighbours::Neighbours;
 
-/// A definition with more text than this many bytes is told.
+/// A definition with more text than this many bytes is reported.
 const LONG: usize = 8 * 1024;
 
-/// The most findings in one definition. The first ones are told.
+/// The most findings in one definition. The first ones are reported.
 const MOST: usize = 50;
 
-/// Names of arguments into which models write what nobody asked for.
+/// Names of arguments that make models send what the tool does not need.
 const SINKS: [&str; 18] = [
     "sidenote",
     "side_note",
@@ -66,7 +67,7 @@ const SINKS: [&str; 18] = [
 pub struct Finding {
     /// Whether it is nearly always an attack.
     pub hard: bool,
-    /// What it is.
+    /// What was found.
     pub what: &'static str,
     /// Where it is, as a JSON pointer.
     pub path: String,
@@ -74,17 +75,18 @@ pub struct Finding {
     pub shown: String,
 }
 
-/// A finding in one text: what, whether hard, and where in the text.
+/// A finding in one text: what was found, whether it is hard, and where in the text.
 type Spot = (&'static str, bool, std::ops::Range<usize>);
 
-/// The tools of all servers, whose definition this is, and the names that it has itself.
+/// The tools of all servers, the server whose definition is examined, and the names in that definition.
 type Others<'a> = (&'a Neighbours, &'a str, &'a HashSet<Cow<'a, str>>);
 
-/// Looks through one definition of the server `owner`, or through its instructions as a JSON string, which are of no kind.
+/// Examines one definition of the server `owner`. `kind` is `None` for the server's instructions, given as a JSON
+/// string.
 pub(crate) fn findings(kind: Option<Kind>, owner: &str, definition: &Raw, neighbours: &Neighbours) -> Vec<Finding> {
     let Some(tree) = Tree::read(definition.as_str()) else { return Vec::new() };
     let root = tree.root();
-    // Names of arguments, and values of theirs.
+    // The names that the definition itself defines: keys, and values of arrays.
     let is_value = |item: &Item<'_>| item.parent().is_some_and(Item::is_array);
     let values = tree.items().filter(is_value).filter_map(Item::text);
     let own: HashSet<Cow<'_, str>> = tree.items().filter_map(Item::key).chain(values).collect();
@@ -97,7 +99,7 @@ pub(crate) fn findings(kind: Option<Kind>, owner: &str, definition: &Raw, neighb
         }
         if let Some(text) = item.text() {
             length += text.len();
-            // A tool may have the name of another server's tool.
+            // A tool may have the same name as another server's tool.
             let is_name = name.is_some_and(|name| name.at() == item.at());
             found.look(&text, || item.path(), (!is_name).then_some((neighbours, owner, &own)));
         }
@@ -144,14 +146,14 @@ fn is_sink(argument: Item<'_>) -> bool {
 #[derive(Default)]
 struct Found {
     list: Vec<Finding>,
-    /// What was found already, by kind and text: a text is told once, however many members repeat it.
+    /// What was found already, by kind and text: a text is reported once, however many members repeat it.
     seen: HashSet<(&'static str, String)>,
 }
 
 impl Found {
     fn look(&mut self, text: &str, path: impl Fn() -> String, others: Option<Others<'_>>) {
         let mut spots: Vec<Spot> = signs::spots(text);
-        // Nothing shorter commands anything.
+        // No shorter text commands anything.
         if text.len() >= 6 {
             let words = words::words(text);
             phrases::spots(text, &words, &mut spots);

@@ -1,4 +1,4 @@
-//! The tools of all servers, as far as a definition may pretend to be one of them or speak about it.
+//! Indexes the tools of all servers, to find definitions that imitate a tool of another server or mention one.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,13 +10,13 @@ use super::signs::skeleton;
 use super::words::{Word, is_only_told};
 use crate::protocol::Raw;
 
-/// The fewest characters of a name that nobody uses by chance.
+/// The fewest characters of a name that does not occur in a text by chance.
 const LONG: usize = 8;
-/// From here on a tool is a near copy of another.
+/// Tools that are at least this much alike count as near copies.
 const COPY: f64 = 0.9;
-/// The fewest shingles of a tool that can be copied: what says little is alike anyway.
+/// The fewest shingles of a tool that can count as copied: short definitions are alike anyway.
 const MUCH: usize = 12;
-/// The most tools that one is compared with: where all say the same, more tell nothing.
+/// The most tools that one tool is compared with. If more tools are alike, a copy tells nothing.
 const COMPARED: usize = 64;
 
 /// The tools of all servers.
@@ -24,11 +24,11 @@ const COMPARED: usize = 64;
 pub(crate) struct Neighbours {
     /// The server that has a tool of that name; `None` if several have.
     names: HashMap<String, Option<String>>,
-    /// Names by what they look like, with their servers.
+    /// For each form that look-alike names share: the names, with their servers.
     alike: HashMap<String, Vec<(String, String)>>,
-    /// Servers, with the ends of the names of their tools: `get_page` for `wiki_get_page`.
+    /// Servers, with the part of their tools' names after a separator: `get_page` for `wiki_get_page`.
     ends: HashSet<(String, String)>,
-    /// The contents of tools, by some of their shingles, with their servers.
+    /// The contents of tools, with their servers, by some of their shingles.
     contents: HashMap<u64, Vec<(String, Shingles)>>,
 }
 
@@ -57,7 +57,7 @@ impl Neighbours {
         }
     }
 
-    /// Reports whether a name looks like that of another server's tool, without being the same.
+    /// Reports whether a name looks like the name of another server's tool, without being equal to it.
     pub(super) fn has_twin(&self, owner: &str, name: &str) -> bool {
         let alike = self.alike.get(&skeleton(name));
         alike.is_some_and(|alike| {
@@ -73,8 +73,8 @@ impl Neighbours {
         content.len() >= MUCH && others.any(|(_, other)| other.likeness(content) >= COPY)
     }
 
-    /// Finds the first name in a text that only a tool of another server has. What the definition has as a name of its own
-    /// (`own`) is not meant.
+    /// Finds the first name in a text that only a tool of another server has. Names that the definition itself defines
+    /// (`own`) do not count.
     pub(super) fn spots(
         &self,
         (owner, own): (&str, &HashSet<Cow<'_, str>>),

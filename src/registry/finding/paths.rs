@@ -1,11 +1,11 @@
-//! Files that hold credentials, where a text wants more than to name them.
+//! Finds files of credentials in a text that does more than name them.
 
 use super::Spot;
 use super::words::{Word, is_only_told};
 
 const WHAT: &str = "a file of credentials";
 
-/// Parts of paths. None begins like another.
+/// Parts of paths. None is the beginning of another.
 const FILES: [&str; 27] = [
     ".ssh/",
     ".ssh\\",
@@ -36,17 +36,17 @@ const FILES: [&str; 27] = [
     ".bash_history",
 ];
 
-/// Files that many tools name for good reasons, so that they are told only where a text acts on them.
+/// Files that many tools name for good reasons, so they are reported only if a text does something with them.
 const COMMON: [&str; 3] = [".env", "printenv", ".aws/config"];
 
-/// Words by which a text takes a file.
+/// Words by which a text accesses a file.
 const TAKES: [&str; 34] = [
     "read", "reads", "reading", "cat", "send", "sends", "include", "pass", "upload", "content", "contents", "output",
     "repeat", "put", "copy", "attach", "append", "add", "collect", "extract", "give", "share", "forward", "post",
     "paste", "provide", "submit", "lies", "whole", "file", "key", "open", "load", "needs",
 ];
 
-/// Words by which nobody takes a file: what a tool does with its own.
+/// Words that speak against an access: they describe what a tool does with its own files.
 const KEEPS: [&str; 12] = [
     "default",
     "defaults",
@@ -84,7 +84,7 @@ pub(super) fn spots(text: &str, words: &[Word], found: &mut Vec<Spot>) {
     found.extend(soft.map(|range| (WHAT, false, range)));
 }
 
-/// Reports whether a file may begin with these two bytes, so that most places cost next to nothing.
+/// Reports whether a file may begin with these two bytes, so that most positions cost next to nothing.
 fn may_begin(pair: &[u8]) -> bool {
     match pair[0] {
         b'.' => pair[1].is_ascii_alphabetic(),
@@ -107,14 +107,14 @@ fn is_whole(bytes: &[u8], range: &std::ops::Range<usize>) -> bool {
         && !after.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
 }
 
-/// Reports whether the words around a file take it.
+/// Reports whether the words around a file say that it is accessed.
 fn takes(text: &str, words: &[Word], at: usize) -> bool {
     let here = words.partition_point(|word| word.range.end <= at);
-    // The words of the path itself say nothing.
+    // The words of the path itself do not count.
     let end = text[at..].find(char::is_whitespace).map_or(text.len(), |length| at + length);
     let behind = words.partition_point(|word| word.range.start < end);
     let (before, after) = (&words[here.saturating_sub(10)..here], &words[behind..words.len().min(behind + 6)]);
     let has = |list: &[&str]| before.iter().chain(after).any(|word| list.contains(&&*word.text));
-    // A command stands in front of its file.
+    // A command such as `cat` comes directly before its file.
     text[..at].trim_end_matches(['~', '/', '$']).ends_with("cat ") || has(&TAKES) && !has(&KEEPS)
 }

@@ -1,4 +1,4 @@
-//! Commands in base64 or hexadecimal digits.
+//! Finds commands that are encoded in base64 or hexadecimal digits.
 
 use base64::Engine;
 use base64::alphabet;
@@ -12,7 +12,7 @@ const WHAT: &str = "an encoded command";
 /// The fewest characters that hide a command.
 const LEAST: usize = 20;
 
-/// What shows that a text is a command.
+/// Texts that show that a decoded text is a command.
 const SIGNS: [&str; 20] = [
     "curl ",
     "wget ",
@@ -62,10 +62,10 @@ fn is_command(run: &[u8]) -> bool {
             return true;
         }
     }
-    // What stands before it may belong to the run, as a slash.
+    // Characters before the command may belong to the run, such as a slash.
     (0..4).any(|skipped| {
         let run = &run[skipped.min(run.len())..];
-        // A single character at the end has no byte.
+        // A single character at the end encodes no whole byte.
         let run = if run.len() % 4 == 1 { &run[..run.len() - 1] } else { run };
         [&STANDARD, &URL].iter().any(|engine| engine.decode(run).is_ok_and(|bytes| is_shell(&bytes)))
     })

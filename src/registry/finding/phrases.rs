@@ -1,4 +1,4 @@
-//! Words that command a model rather than describe a tool, and marks of a chat that a text has no business with.
+//! Finds words that command a model rather than describe a tool, and chat markers that do not belong in a definition.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,7 +11,8 @@ const OVERRIDE: &str = "tells to ignore instructions";
 const TAG: &str = "instruction tags";
 const PREFERENCE: &str = "asks to be preferred to other tools";
 
-/// Words in order. A slot has alternatives; `3:` before them lets up to three other words stand in between.
+/// A rule: what it finds, whether it is hard, and its words in order. Each slot lists alternatives for one word; `3:`
+/// before them lets up to three other words stand in between.
 type Rule = (&'static str, bool, &'static [&'static str]);
 
 const USER: &str = "3:user|users|human|person|anyone|anybody|owner|operator";
@@ -21,7 +22,7 @@ const ORDERS: &str = "3:instructions|instruction|prompt|prompts|guidelines|direc
 
 const RULES: &[Rule] = &[
     (CONCEALMENT, true, &["not|never|don't|nor|mustn't|shouldn't", TELL, "0:user|users|anyone|anybody"]),
-    // "Never tell a user that it was sent" is advice.
+    // "Never tell a user that it was sent" is advice, so only some words may stand in between.
     (
         CONCEALMENT,
         true,
@@ -142,7 +143,7 @@ const RULES: &[Rule] = &[
     (PREFERENCE, false, &["not|never|don't", "use|call", "any", "other|another", "1:tool|tools|server|servers"]),
 ];
 
-/// One slot: how many other words may stand before it, and what it may be.
+/// One slot: how many other words may stand before it, and the alternatives.
 type Slot = (usize, Vec<&'static str>);
 
 /// A rule, and its slots after the first word.
@@ -165,8 +166,8 @@ fn slot_of(text: &'static str) -> Slot {
     (gap.parse().unwrap_or_default(), words.split('|').collect())
 }
 
-/// Tags around instructions, without the brackets. Those of the second part also order a long text; unless they shout, they
-/// are soft.
+/// Tags around instructions, without the brackets. Those marked `false` also structure long texts, so they are soft
+/// unless they are in capital letters.
 const TAGS: [(&str, bool); 16] = [
     ("important", true),
     ("system", true),
@@ -186,7 +187,7 @@ const TAGS: [(&str, bool); 16] = [
     ("prompt", false),
 ];
 
-/// Marks of chats, which models are trained on.
+/// Chat markers that models are trained on.
 const MARKS: [&str; 12] = [
     "<|im_start|>",
     "<|im_end|>",
@@ -202,17 +203,17 @@ const MARKS: [&str; 12] = [
     "<|user|>",
 ];
 
-/// Beginnings of lines that play a part of a chat.
+/// Beginnings of lines that pretend to be a part of a chat.
 const PARTS: [&str; 7] =
     ["system:", "### system", "### instruction", "# system:", "[system", "assistant:", "\u{ff03} system"];
 
-/// Finds words that command, one spot for each kind.
+/// Finds words that command. Keeps one spot for each kind of finding.
 pub(super) fn spots(text: &str, words: &[Word], found: &mut Vec<Spot>) {
     for (at, word) in words.iter().enumerate() {
         for ((what, hard, _), slots) in BY_FIRST.get(&*word.text).into_iter().flatten() {
             let Some(last) = matched(text, words, at, slots) else { continue };
             let range = word.range.start..words[last].range.end;
-            // To conceal is a negation itself.
+            // Rules about concealment contain a negation themselves, so a negation does not make them soft.
             let is_told =
                 if *what == CONCEALMENT { is_in_quotes(text, range.start) } else { is_only_told(text, words, &range) };
             add(found, (what, *hard && !is_told, range));
@@ -221,7 +222,7 @@ pub(super) fn spots(text: &str, words: &[Word], found: &mut Vec<Spot>) {
     tags(text, words, found);
 }
 
-/// Adds a spot. Of one kind, the first hard one stays, else the first.
+/// Adds a spot. For each kind the first hard spot is kept, or else the first one.
 fn add(found: &mut Vec<Spot>, spot: Spot) {
     match found.iter_mut().find(|(what, ..)| *what == spot.0) {
         Some(known) if !known.1 && spot.1 => *known = spot,
@@ -230,7 +231,8 @@ fn add(found: &mut Vec<Spot>, spot: Spot) {
     }
 }
 
-/// Matches the slots after the word at `at`, each at its first place. A sentence that ends breaks the match.
+/// Matches the slots after the word at `at`, each with the first word that fits. The end of a sentence breaks the
+/// match.
 fn matched(text: &str, words: &[Word], at: usize, slots: &[Slot]) -> Option<usize> {
     let mut last = at;
     for (gap, alternatives) in slots {
@@ -264,7 +266,7 @@ fn tags(text: &str, words: &[Word], found: &mut Vec<Spot>) {
     for line in lower.split_inclusive('\n') {
         let trimmed = line.trim_start();
         let at = start + line.len() - trimmed.len();
-        // Only what shouts: "System: the name of the system" describes an argument.
+        // Only lines in capital letters or headings count: "System: the name of the system" describes an argument.
         let shouts =
             text[at..].starts_with('#') || text[at..].starts_with("SYSTEM:") || text[at..].starts_with("[SYSTEM");
         if shouts && let Some(part) = PARTS.iter().find(|part| trimmed.starts_with(**part)) {
@@ -274,7 +276,8 @@ fn tags(text: &str, words: &[Word], found: &mut Vec<Spot>) {
     }
 }
 
-/// Returns the length of an opening tag that is closed somewhere, or that shouts, and whether it is hard.
+/// Returns the length of an opening tag and whether it is hard; `None` unless it is closed somewhere or in capital
+/// letters.
 fn tag(text: &str, lower: &str, closed: &mut Closed<'_>) -> Option<(usize, bool)> {
     let inner = lower.strip_prefix('<')?;
     let is_it = |(name, _): &(&str, bool)| inner.strip_prefix(name).is_some_and(|rest| rest.starts_with('>'));
@@ -284,7 +287,7 @@ fn tag(text: &str, lower: &str, closed: &mut Closed<'_>) -> Option<(usize, bool)
     (shouts || closed.has(at)).then_some((name.len() + 2, hard || shouts))
 }
 
-/// Which tags a text closes, looked for once each.
+/// Which of the tags a text closes. Each is searched for once.
 struct Closed<'a> {
     lower: &'a str,
     known: [Option<bool>; TAGS.len()],

@@ -1,4 +1,4 @@
-//! Characters that hide: what nobody sees, what turns the text around, and letters that look like others.
+//! Finds characters that hide something: invisible ones, ones that reverse the text, and letters that look like others.
 
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ const ALIKE: [(char, char); 52] = [
     ('․', '.'),
 ];
 
-/// Returns the Latin letter that a character looks like; the lower case of any other.
+/// Returns the Latin letter that a character looks like; for any other character, its lower case.
 pub(super) fn plain(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_lowercase();
@@ -92,7 +92,7 @@ pub(super) fn is_mixed(name: &str) -> bool {
     name.chars().any(|character| character.is_ascii_alphabetic()) && name.chars().any(is_alike)
 }
 
-/// Returns what is wrong with a character, wherever it stands.
+/// Returns what is wrong with a character in any position.
 fn kind(character: char) -> Option<&'static str> {
     Some(match u32::from(character) {
         0x09 | 0x0a | 0x0d => return None,
@@ -123,13 +123,13 @@ fn kind(character: char) -> Option<&'static str> {
     })
 }
 
-/// Finds characters that hide, one spot for each kind.
+/// Finds characters that hide something, one spot for each kind.
 pub(super) fn spots(text: &str) -> Vec<Spot> {
     let mut found: Vec<Spot> = Vec::new();
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || matches!(byte, b'\t' | b'\n' | b'\r')) {
         return found;
     }
-    // How many tags may still follow a black flag, of which they make that of a region.
+    // How many tag characters may still follow a black flag, with which they form the flag of a region.
     let (mut before, mut flag) = (' ', 0_usize);
     for (at, character) in text.char_indices() {
         flag = match u32::from(character) {
@@ -149,8 +149,8 @@ pub(super) fn spots(text: &str) -> Vec<Spot> {
     found
 }
 
-/// Reports whether a character that nobody sees is part of the writing around it: of an emoji, or of a script that needs
-/// it.
+/// Reports whether an invisible character is a proper part of the text around it: of an emoji, or of a script that
+/// needs it.
 fn belongs(character: char, before: char, after: char) -> bool {
     let is_picture = |near: char| matches!(u32::from(near), 0xa9 | 0xae | 0x203c..=0x3299 | 0x1f000..=0x1faff | 0xfe0f);
     let is_joined = |near: char| matches!(u32::from(near), 0x0600..=0x0dff | 0x1000..=0x109f | 0x1780..=0x17ff);
@@ -160,7 +160,7 @@ fn belongs(character: char, before: char, after: char) -> bool {
         0x200d => is_picture(before) && is_picture(after) || is_joined(before) && is_joined(after),
         0x200c => is_joined(before) && is_joined(after),
         0x200e | 0x200f | 0x061c => is_right_to_left(before) || is_right_to_left(after),
-        // The end of a flag.
+        // This character ends a flag.
         0xe007f => matches!(u32::from(before), 0xe0030..=0xe007a),
         _ => false,
     }

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use super::signs;
 
-/// One word: lower case, letters that look like Latin ones as those.
+/// One word in lower case. Letters that look like Latin ones are replaced by these.
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) text: String,
     pub(super) range: Range<usize>,
 }
 
-/// Returns the words of a text in order. Apostrophes belong to words; what nobody sees is left out of them.
+/// Returns the words of a text in order. Apostrophes belong to words; invisible characters are left out.
 pub(super) fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::with_capacity(text.len() / 6);
     let (mut word, mut start) = (String::new(), 0);
@@ -33,8 +33,8 @@ pub(super) fn words(text: &str) -> Vec<Word> {
     words
 }
 
-/// Reports whether what is at `range` only speaks of a thing: it is in quotes, or the words before it negate it or
-/// announce an example.
+/// Reports whether the text at `range` is only mentioned: it is in quotes, or the words before it negate it or announce
+/// an example.
 pub(super) fn is_only_told(text: &str, words: &[Word], range: &Range<usize>) -> bool {
     let before = text[..range.start].trim_end_matches([' ', '~', '/', '.', '<', '[']).chars().next_back();
     let quoted = matches!(before, Some('"' | '`' | '“' | '«' | '‘' | '\'' | '('));
@@ -71,7 +71,7 @@ pub(super) fn is_only_told(text: &str, words: &[Word], range: &Range<usize>) -> 
         )
     };
     let near = &words[first.saturating_sub(4)..first];
-    // A sentence that is over negates nothing.
+    // A negation in an earlier sentence does not count.
     let since = near.iter().rposition(|word| is_end(text, word.range.end)).map_or(0, |end| end + 1);
     quoted || near[since..].iter().any(told)
 }

@@ -1,4 +1,4 @@
-//! Groups of words that mean the same to those who look for a tool. One table; pure.
+//! Groups of words with similar meaning for a person who looks for a tool. One table; pure.
 //!
 //! A word of a query also finds the other words of its groups, at a lower weight. The groups are about what tools do in
 //! general, not about any server.

@@ -1,4 +1,4 @@
-//! What is said of a tool: the texts that are searched, and the line that those who search are shown.
+//! Describes a tool: the texts that are searched, and the line that a search shows.
 
 use std::borrow::Cow;
 
@@ -7,25 +7,25 @@ use serde_json::value::RawValue;
 use super::super::entry::Entry;
 use crate::protocol::{Raw, Theirs, object};
 
-/// How much of a description counts, in bytes.
+/// How much of a description is searched, in bytes.
 const DESCRIPTION: usize = 4096;
-/// How many arguments of a tool count.
+/// How many arguments of a tool are searched.
 const ARGUMENTS: usize = 64;
 /// How many arguments a line shows.
 const SHOWN: usize = 8;
 /// How many characters of a first sentence a line shows.
 const SENTENCE: usize = 110;
-/// How many characters of the name of an argument, and of its type, a line shows.
+/// How many characters of an argument's name, and of its type, a line shows.
 const WORD: usize = 64;
 
-/// How much is told of a tool.
+/// How much of a tool is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Its name and the first sentence of its description.
     Brief,
     /// The arguments as well.
     Signature,
-    /// Its name and its whole description, beside its input schema.
+    /// The name and the whole description, beside the input schema.
     Schema,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn described(entry: &Entry, detail: Detail) -> String {
     line
 }
 
-/// Returns the same as an object, for clients that give their model nothing but `structuredContent`.
+/// Returns the same description as an object, for clients that give their model only `structuredContent`.
 pub(crate) fn structured(entry: &Entry, detail: Detail) -> Raw {
     let (arguments, about) = parts(entry, detail);
     let members = [("name", entry.name()), ("arguments", &*arguments), ("about", &*about)];
@@ -89,7 +89,7 @@ fn parts(entry: &Entry, detail: Detail) -> (String, String) {
     }
 }
 
-/// Returns the arguments, required ones first.
+/// Returns the arguments in one line, required ones first.
 fn signature(definition: &Raw) -> String {
     let Some(schema) = definition.member("inputSchema") else { return "()".to_owned() };
     let required: Vec<String> = schema.member("required").and_then(|names| names.read().ok()).unwrap_or_default();
@@ -103,7 +103,7 @@ fn signature(definition: &Raw) -> String {
             false => then.push(format!("{argument}?: {kind}")),
         }
     });
-    // Whoever calls the tool has to know what is required.
+    // A caller has to know all required arguments.
     let optional = SHOWN.saturating_sub(first.len());
     then.truncate(optional);
     let left_out = count - first.len() - then.len();
@@ -112,7 +112,7 @@ fn signature(definition: &Raw) -> String {
     format!("({})", all.join(", "))
 }
 
-/// Returns a word of a server as part of one line: no server can begin another line, or make one that is endless.
+/// Returns a server's word for use in one line, so that no server can start another line or make the line endless.
 fn shown(word: &str) -> String {
     match word.char_indices().nth(WORD) {
         Some((end, _)) => format!("{}…", Theirs(&word[..end])),
@@ -142,7 +142,7 @@ fn kind(property: &Raw) -> String {
     }
 }
 
-/// Gives away the properties of a schema, in order.
+/// Passes the properties of a schema to `give`, in order.
 fn properties(schema: &Raw, mut give: impl FnMut(&str, &RawValue)) {
     let Some(properties) = schema.value_of("properties") else { return };
     for (name, property) in object(properties).unwrap_or_default().into_iter().take(ARGUMENTS) {

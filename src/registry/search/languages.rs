@@ -1,7 +1,8 @@
-//! Words of other languages for what tools do, and the English words for them. One table; pure.
+//! Words of other languages for what tools do, with the English words for them. One table; pure.
 //!
-//! Tools describe themselves in English, and people ask in their own language. The words are those of any dictionary, in the
-//! forms in which they are asked for: German, Spanish, French, Portuguese, Italian, Russian, Chinese, Japanese, Korean.
+//! Tools describe themselves in English, and people search in their own language. The words come from common
+//! dictionaries, in the forms that people search for: German, Spanish, French, Portuguese, Italian, Russian, Chinese,
+//! Japanese, Korean.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -110,7 +111,7 @@ const WORDS: [&str; 98] = [
     "size größe tamaño taille tamanho dimensione размер 大小 サイ 크기",
 ];
 
-/// Returns the English words, as stems, that a word of another language means, given by its stem.
+/// Returns the English words, as stems, for a word of another language, given by its stem.
 pub(super) fn meant(stem: &str) -> &'static [String] {
     static TABLE: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
@@ -120,7 +121,7 @@ pub(super) fn meant(stem: &str) -> &'static [String] {
             let english = words::all(english);
             for other in others.split(' ') {
                 let all = words::all(other);
-                // Of a word without spaces around it, the first pair of characters has to do.
+                // For a language without spaces, a word is known by its first pair of characters.
                 let known = if other.chars().any(is_cjk) { &all[..all.len().min(1)] } else { &all[..] };
                 for stem in known.iter().filter(|stem| !english.contains(stem)) {
                     let meant = table.entry(stem.clone()).or_default();

@@ -1,9 +1,10 @@
-//! Which tools a query means: an index of the tools of one catalog, and their ranks.
+//! Searches the tools of one catalog: indexes them, and ranks them for a query.
 //!
-//! In: the entries of a catalog, and a query. Out: the entries that fit, best first. The ranking is BM25F over six fields.
-//! A word of the query also finds words that tools use alike (`alike.rs`), the English words for it (`languages.rs`), and words
-//! that are spelled nearly so, at lower weights. Of these meanings, the one that counts most in a tool counts there, and the
-//! others a fifth. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
+//! In: the entries of a catalog, and a query. Out: the entries that fit, best first. The ranking is BM25F over six
+//! fields. A word of the query also finds, at lower weights, words of similar meaning (`alike.rs`), the English words
+//! for it (`languages.rs`), and words with nearly the same spelling. In each tool the meaning with the highest score
+//! counts in full, and the other meanings a fifth. **Invariant:** pure; nothing is learned from queries, so the same
+//! index and query give the same ranks.
 
 mod alike;
 mod describe;
@@ -31,12 +32,12 @@ pub(crate) const RUN: &str = "run_script";
 /// Reads the rest of a result that was cut.
 pub(crate) const READ_RESULT: &str = "read_result";
 
-/// Reports whether a name is that of a tool of the host.
+/// Reports whether a name is that of a tool of mcp-host itself.
 pub(crate) fn is_own(name: &str) -> bool {
     matches!(name, FIND | CALL | READ | RUN | READ_RESULT)
 }
 
-/// How much a word counts in each field, and how far the length of the field matters.
+/// The weight of a word in each field, and how strongly the length of the field lowers it.
 const FIELDS: [(f32, f32); 6] = [
     // The name.
     (2.0, 0.4),
@@ -48,31 +49,32 @@ const FIELDS: [(f32, f32); 6] = [
     (0.3, 0.75),
     // The names of the arguments.
     (0.3, 0.75),
-    // What is said of the arguments.
+    // The descriptions of the arguments.
     (0.1, 0.75),
 ];
 
-/// How fast more of the same word stops counting.
+/// How fast repeating the same word stops adding to the score.
 const SATURATION: f32 = 1.2;
-/// What a word counts that is used alike, and one that is spelled nearly so. A word in another language counts as the English one.
+/// The weight of a word of similar meaning, and that of a word with nearly the same spelling. A word in another
+/// language has the weight of the English one.
 const ALIKE: f32 = 0.7;
 const NEARLY: f32 = 0.6;
-/// What the other meanings of a word count in a tool, beside the one that counts most.
+/// The weight of the other meanings of a word in a tool, beside the best one.
 const OTHERS: f32 = 0.2;
-/// What a query counts that is the name of a tool.
+/// The score of a tool whose name is the query.
 const NAMED: f32 = 1000.0;
 /// The most words of a query that count.
 const WORDS: usize = 64;
-/// The most words that count of what is said of a tool, so that no server makes the index large. Of 426 tools of real servers,
-/// the longest has 646.
+/// The most words of a tool's texts that are indexed, so that no server makes the index large. Of 426 tools of real
+/// servers, the longest has 646.
 const SAID: usize = 1024;
 /// The most bytes of a name that are compared with other names.
 const LONGEST: usize = 256;
-/// How much the ranks of another ranker are smoothed.
+/// How strongly ranks are smoothed when two rankings are merged.
 const RECIPROCAL: f32 = 60.0;
 
-/// Ranks the tools that a query may mean, beside the ranking of the host: by embeddings, for example. Both ranks count
-/// alike (the sum of their reciprocals).
+/// Ranks the tools that a query may mean, by embeddings for example, beside mcp-host's own ranking. Both rankings have
+/// equal weight (the sum of their reciprocals).
 ///
 /// ```
 /// use mcp_host::registry::{Entry, Ranker};
@@ -99,7 +101,7 @@ pub trait Ranker: fmt::Debug + Send + Sync {
 /// The tools of one catalog, ready to be searched.
 pub(crate) struct Index {
     entries: Box<[Entry]>,
-    /// Where each word is: the index of the entry, and how much the word counts there.
+    /// For each word: the index of each entry that has it, and how much the word counts there.
     postings: HashMap<Box<str>, Vec<(u32, f32)>>,
 }
 
@@ -110,7 +112,7 @@ impl fmt::Debug for Index {
 }
 
 impl Index {
-    /// Makes the index of these tools. This takes some 10 us for each.
+    /// Makes the index of these tools. This takes some 10 us for each tool.
     pub(crate) fn new(entries: Vec<Entry>) -> Self {
         let mut counts: HashMap<Box<str>, Vec<(u32, [u16; 6])>> = HashMap::new();
         let mut lengths = Vec::with_capacity(entries.len());
@@ -159,7 +161,7 @@ impl Index {
         &self.entries
     }
 
-    /// Returns the indexes of the tools that fit a query, best first. `server` limits them to one.
+    /// Returns the indexes of the tools that fit a query, best first. `server` limits them to one server.
     pub(crate) fn rank(&self, query: &str, server: Option<&str>) -> Vec<usize> {
         let words: Vec<String> = words::all(query).into_iter().take(WORDS).collect();
         let mut scores = self.scores(&words);
@@ -176,7 +178,7 @@ impl Index {
         order
     }
 
-    /// Returns the names nearest to one that no tool has, best first.
+    /// Returns the names nearest to an unknown name, best first.
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
         const SHOWN: usize = 3;
         // A name can be as long as a request.
@@ -185,7 +187,7 @@ impl Index {
             self.entries.iter().map(|entry| (far(name, entry.name(), 64), entry.name())).collect();
         names.sort_unstable();
         let ranked = self.rank(name, None).into_iter().map(|at| self.entries[at].name());
-        // A misspelt name is near; another word for the same is found.
+        // A misspelt name is near in spelling; a synonym is found by the search.
         let near = names.iter().filter(|(far, name)| *far * 3 <= name.len()).map(|(_, name)| *name);
         let rest = names.iter().map(|(_, name)| *name);
         let mut nearest: Vec<&str> = Vec::with_capacity(SHOWN);
@@ -200,16 +202,18 @@ impl Index {
         nearest
     }
 
-    /// Returns how well each tool fits these words.
+    /// Returns the score of each tool for these words.
     fn scores(&self, words: &[String]) -> Vec<f32> {
         let all = self.entries.len();
         let (mut scores, mut matched) = (vec![0.0_f32; all], vec![0_u8; all]);
-        // What the meanings of a word count in each tool: the best of them, and all. And which tools have any.
+        // For each tool, the best score and the sum of the scores of one word's meanings; and the tools that have any
+        // of them.
         let (mut counts, mut places) = (vec![(0.0_f32, 0.0_f32); all], Vec::new());
         for word in words {
             for (meant, weight) in self.meant(word) {
                 let having = self.postings.get(meant).map_or(&[][..], Vec::as_slice);
-                // Each meaning has a rarity of its own, so that a rare word loses nothing to common ones that are used alike.
+                // Each meaning has its own rarity, so that a rare word does not lose weight to common words of similar
+                // meaning.
                 let weight = weight * rarity(all, having.len());
                 for (at, of) in having {
                     let (best, sum) = &mut counts[*at as usize];
@@ -232,7 +236,7 @@ impl Index {
         scores
     }
 
-    /// Returns the words that a word of a query means, with their weights.
+    /// Returns the meanings of a word of a query, with their weights.
     fn meant<'a>(&'a self, word: &'a str) -> Vec<(&'a str, f32)> {
         let mut meant: Vec<(&str, f32)> = Vec::new();
         let mut add = |word: &'a str, weight: f32| {
@@ -252,7 +256,7 @@ impl Index {
         meant
     }
 
-    /// Returns the words that are spelled nearly like one that no tool has.
+    /// Returns the known words with nearly the same spelling as an unknown word.
     fn nearly(&self, word: &str) -> Vec<&str> {
         let length = word.chars().count();
         let most = match length {
@@ -273,20 +277,20 @@ impl Index {
     }
 }
 
-/// Returns how much a word counts that so many of all tools have.
+/// Returns the weight of a word that is in `with` of `all` tools.
 #[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
 fn rarity(all: usize, with: usize) -> f32 {
     let (all, with) = (all as f32, with as f32);
     (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
-/// Merges two orders by the sums of their reciprocal ranks. What is in neither stays out.
+/// Merges two rankings by the sums of their reciprocal ranks. What is in neither is left out.
 pub(crate) fn merged(count: usize, orders: [&[usize]; 2]) -> Vec<usize> {
     let mut scores = vec![0.0_f32; count];
     for order in orders {
         let mut seen = vec![false; count];
         for (rank, at) in (1_u16..).zip(order) {
-            // Another ranker may name a tool twice, or one that there is not.
+            // An embedder's ranker may name a tool twice, or one that does not exist.
             if seen.get(*at) == Some(&false) {
                 seen[*at] = true;
                 scores[*at] += 1.0 / (RECIPROCAL + f32::from(rank));
@@ -308,7 +312,8 @@ fn means(lengths: &[[u16; 6]]) -> [f32; 6] {
     sums.map(|sum| sum / count)
 }
 
-/// Returns the distance of two words, of which the first letters count; more than `most` if it is more.
+/// Returns the distance of two words, comparing only their first letters; some number above `most` if it is larger than
+/// that.
 fn far(a: &str, b: &str, most: usize) -> usize {
     let cut = |word: &str| word.chars().take(LETTERS).collect::<String>();
     if a.chars().count().min(LETTERS).abs_diff(b.chars().count().min(LETTERS)) > most {
@@ -317,7 +322,7 @@ fn far(a: &str, b: &str, most: usize) -> usize {
     distance(&cut(a), &cut(b))
 }
 
-/// How many letters of a word count where words are compared.
+/// How many letters of each word are compared.
 const LETTERS: usize = 80;
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
-//! Cuts texts and names into words that can be compared: split where names change case, without words that say nothing, and
-//! reduced to their stems. Chinese, Japanese and Korean text becomes pairs of characters. Pure.
+//! Cuts texts and names into words that can be compared. Names are split where their case changes, words without
+//! meaning are dropped, and the rest are reduced to their stems. Chinese, Japanese and Korean text becomes pairs of
+//! characters. Pure.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Words that say nothing about a tool.
+/// Words that tell nothing about a tool.
 const STOP: &str = "a about all an and any are as at be been but by can could did do does for from had has have how i if in \
      into is it its let like may me my need of on or our please should so some somebody something such than that the their \
      them then there these they this those to tool us use used uses using want was we were what when where which who whose \
      why will with would you your";
 
-/// The most characters of a word. A longer one is cut: it is no word that anybody types.
+/// The most characters of a word. Longer ones are cut, since nobody types them.
 const LONGEST: usize = 40;
 
-/// Gives away the words of a text, in order.
+/// Passes the words of a text to `word`, in order.
 pub(super) fn words(text: &str, mut word: impl FnMut(&str)) {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut put = |token: &str| {
@@ -25,7 +26,7 @@ pub(super) fn words(text: &str, mut word: impl FnMut(&str)) {
         }
     };
     for run in text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|run| !run.is_empty()) {
-        // Whoever knows the name of an argument writes it as it is.
+        // A person who knows the name of an argument types it unchanged.
         let mut count = 0_usize;
         run.split('_').for_each(|part| parts(part, &mut |part| count += usize::from(!part.is_empty())));
         if count > 1 && run.is_ascii() {
@@ -35,7 +36,7 @@ pub(super) fn words(text: &str, mut word: impl FnMut(&str)) {
     }
 }
 
-/// Gives away the words of a run of letters, by the scripts in it.
+/// Passes the words of a run of letters to `put`, split by script.
 fn scripts(run: &str, put: &mut impl FnMut(&str)) {
     let mut rest = run;
     while let Some(first) = rest.chars().next() {
@@ -58,7 +59,7 @@ pub(super) fn all(text: &str) -> Vec<String> {
     all
 }
 
-/// Reports whether a character belongs to a script that puts no spaces between words.
+/// Reports whether a character belongs to a script without spaces between words.
 pub(crate) fn is_cjk(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
@@ -69,7 +70,7 @@ fn stop() -> &'static HashSet<&'static str> {
     WORDS.get_or_init(|| STOP.split_whitespace().collect())
 }
 
-/// Gives away each pair of neighbours, or the only character.
+/// Passes each pair of neighbouring characters to `put`, or the only character.
 fn pairs(text: &str, put: &mut impl FnMut(&str)) {
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     match starts.windows(3).next() {

@@ -1,4 +1,4 @@
-//! Changes: each member changed alone is found at its place, and a reordered definition has none.
+//! Changes: each member changed alone is found at its path, and a reordered definition has no changes.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,7 +20,7 @@ fn told(before: &Value, after: &Value) -> Vec<String> {
     diff(before, after).iter().map(|change| format!("{} {}", change.class, change.path)).collect()
 }
 
-/// Returns what a change of an input schema is told as, without the path of the schema.
+/// Returns the reported changes of an input schema, without the path of the schema.
 fn schema(before: &Value, after: &Value) -> Vec<String> {
     let tool = |schema: &Value| json!({ "name": "t", "inputSchema": schema });
     told(&tool(before), &tool(after)).iter().map(|told| told.replace("/inputSchema", "")).collect()

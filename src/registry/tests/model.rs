@@ -56,7 +56,7 @@ pub(super) fn model(servers: &[Contribution], naming: &Naming, known: &mut Known
     seen
 }
 
-/// Returns what stands in a URI where the alias of a server would stand.
+/// Returns the text at the start of a URI where the alias of a server may be.
 fn of_uri(uri: &str) -> Option<&str> {
     raw_uri(uri).map(|(head, _)| head).filter(|head| !SCHEME_HEADS.contains(head))
 }
@@ -115,7 +115,7 @@ impl Model<'_> {
         }
     }
 
-    /// Returns the host behind which is the server whose alias a name starts with.
+    /// Returns the host whose own servers include the one whose alias a name starts with.
     fn reserver(&self, name: &str) -> Option<&Contribution> {
         let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
         heads.into_iter().find_map(|head| self.servers.iter().find(|server| self.reserves(server, head)))

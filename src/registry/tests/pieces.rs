@@ -1,4 +1,5 @@
-//! Catalogs of kept parts: equal to catalogs made from nothing, whatever happened before, and made of what is there.
+//! Catalogs made from kept parts: they equal catalogs made from scratch, whatever happened before, and reuse what
+//! exists.
 
 use std::collections::BTreeSet;
 
@@ -232,7 +233,7 @@ fn what_a_server_shows_is_made_once() {
         }
         before = Some(catalog);
     }
-    // A server in the way of another one costs only what differs.
+    // A server that collides with another one costs only what differs.
     let auto = |tools: &[usize]| Listing { prefix: 1, tools: tools.to_vec(), ..all.clone() };
     happen(&mut world, &Step::Comes(1, auto(&[0, 1])));
     let free = Catalog::merge(&parts(&world, &naming), &naming, &mut owners);

@@ -1,5 +1,5 @@
-//! One call of a script, made as its client would make it: it takes every step of a call by name. The view, approval, rules,
-//! rates, checks of arguments, questions, the audit and the metrics are those of the client.
+//! Makes one call of a script as the script's client would: the call takes every step of a call by name. The view,
+//! approval, rules, rates, checks of arguments, questions, the audit and the metrics are those of the client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ use crate::router::route::Routed;
 use crate::router::through::{By, Through};
 use crate::router::{Identity, Mailbox, Router, merged, observed};
 
-/// Whose calls they are.
+/// The script and the client for which calls are made.
 pub(super) struct Inner<'a> {
     pub(super) router: &'a Router,
     /// The client that the calls are made as.
     client: Arc<Client>,
     leg: &'a Arc<Mailbox>,
-    /// Names the script in the audit, and what was granted for it alone.
+    /// Names the script in the audit. What is allowed for this script alone is kept under the same name.
     id: Arc<str>,
     tools: ScriptTools,
     /// The `_meta` of each call.
@@ -39,7 +39,7 @@ pub(super) struct Inner<'a> {
 struct Progress {
     token: Raw,
     over: u64,
-    /// What the client got last.
+    /// The last progress value that the client got.
     sent: f64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Inner<'a> {
     ) -> Self {
         let meta = params.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         let token = meta.member("progressToken");
-        // What a call reports is passed on under the token of the script.
+        // Progress that a call reports is passed on under the token of the script.
         let meta = match token {
             Some(_) => meta.with_member("progressToken", br#""script""#),
             None => meta,
@@ -62,7 +62,7 @@ impl<'a> Inner<'a> {
         Self { router, client: asker(router, client), leg, id, tools, meta, progress, made: AtomicU64::new(0) }
     }
 
-    /// Ends what was granted for the script alone.
+    /// Revokes what was allowed for the script alone.
     pub(super) fn over(&self) {
         self.router.0.clients.asks().end_script(&self.id);
     }
@@ -74,7 +74,7 @@ impl<'a> Inner<'a> {
         progress.over += u64::from(of_call.is_none());
         #[expect(clippy::cast_precision_loss, reason = "far fewer calls than 2^52")]
         let over = progress.over as f64;
-        // It must rise, also while no call ends.
+        // The value must rise even while no call ends.
         progress.sent = if over > progress.sent { over } else { progress.sent + 1e-6 };
         let said = of_call.and_then(|params| params.text("message")).map(|said| format!(": {said}"));
         let params = json!({ "progress": progress.sent, "message": format!("{tool}{}", said.unwrap_or_default()) });
@@ -90,8 +90,9 @@ impl Drop for Inner<'_> {
     }
 }
 
-/// Returns the client that the calls are made as. A client without a session cannot be asked anything while its script runs,
-/// because the answer would come with another request; so the calls are made as by one that cannot be asked.
+/// Returns the client that the calls are made as. A client without a session cannot be asked anything while its script
+/// runs, because the answer would come with another request; so the calls are made as those of a client that cannot be
+/// asked.
 fn asker(router: &Router, client: &Arc<Client>) -> Arc<Client> {
     if client.is_one_conversation() {
         return client.clone();
@@ -168,7 +169,7 @@ fn pass_on(inner: &Inner<'_>, name: &str, message: Message) {
     }
 }
 
-/// Serves a request as one of a client is served, except that its result is not cut: the script gets the whole.
+/// Serves a request like one of a client, except that its result is not cut: the script gets the whole.
 async fn serve(inner: &Inner<'_>, routed: Routed, leg: &Arc<Mailbox>) -> Option<Answered> {
     let Inner { router, client, .. } = inner;
     let parts = &router.0;

@@ -1,4 +1,5 @@
-//! How many scripts run at once: those above `scripts` wait, first come first served, and those above that are refused.
+//! Limits how many scripts run at once. More scripts than `scripts` wait, first come first served; if too many wait,
+//! further ones are refused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::lock::lock;
 
-/// How many scripts may wait for each that may run.
+/// For each script that may run, how many may wait.
 const WAITING: usize = 4;
 
 /// The scripts that run, and those that wait.
@@ -33,7 +34,7 @@ impl Line {
     /// With the reason, if too many wait, or this one has waited too long.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the turn to the next.
+    /// Dropping the future passes the place to the next script.
     pub(super) async fn enter(&self, most: usize, patience: Duration) -> Result<Place, String> {
         let turn = {
             let mut state = lock(&self.0);
@@ -56,7 +57,7 @@ impl Line {
         match timeout(patience, turn).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) | Err(_) => Err(format!(
-                "no place among the {most} scripts that run within {patience:?} (host.catalog.code.scripts); try again later"
+                "none of the {most} running scripts ended within {patience:?} (host.catalog.code.scripts); try again later"
             )),
         }
     }
@@ -66,7 +67,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(line) = self.0.take() else { return };
         let mut state = lock(&line);
-        // The place goes on to the next who still waits, and counts all the while.
+        // The place passes to the next script that still waits, and stays taken until then.
         let mut place = Self(Some(line.clone()));
         while let Some(next) = state.waiting.pop_front() {
             match next.send(place) {

@@ -1,9 +1,9 @@
 //! `run_script`: runs a script that calls tools, for a client (`host.catalog.mode = "code"`).
 //!
 //! In: a call of `run_script`. Out: what the script returned, and its log. The script runs in a process of its own
-//! (`crate::script`), which the host does not believe: this file starts it, ends it, and holds every limit but those of memory
-//! and computing. `inner.rs` makes its calls, each as the client would. **Invariant:** a script does nothing that its client
-//! could not do by calls of its own, and nothing of it is left once its request is over.
+//! (`crate::script`), which mcp-host does not trust: this file starts it, ends it, and enforces every limit but those
+//! of memory and CPU time. `inner.rs` makes its calls, each as the client would. **Invariant:** a script does nothing
+//! that its client could not do by calls of its own, and nothing of it is left once its request is over.
 
 mod inner;
 mod line;
@@ -30,7 +30,7 @@ use crate::script::Start;
 /// The most bytes of a script.
 const SCRIPT: usize = 256 * 1024;
 
-/// Returns `run_script` as a tool of the host.
+/// Returns `run_script` as a tool of mcp-host.
 pub(super) fn own() -> Arc<dyn OwnTool> {
     Arc::new(RunScript)
 }
@@ -70,7 +70,7 @@ impl OwnTool for RunScript {
     }
 }
 
-/// The scripts of a host.
+/// The scripts that run and wait in this process.
 pub(super) type Scripts = Line;
 
 /// Reads the arguments.

@@ -1,4 +1,4 @@
-//! What a script's end becomes for its client, and what the result of a call becomes for the script.
+//! Turns the end of a script into the result for its client, and the answer to a call into the message for the script.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -26,11 +26,11 @@ pub(super) enum End {
     Time,
     /// It made more calls than it may.
     Calls,
-    /// It has said what no script says, or more than it can hold.
+    /// Its process sent an invalid message, or one that is larger than a script's can be.
     Said,
-    /// Its process ended; how.
+    /// Its process ended. Holds how.
     Gone(String),
-    /// Its process did not start; why.
+    /// Its process did not start. Holds why.
     NotStarted(String),
 }
 
@@ -73,7 +73,7 @@ impl Log {
 /// Returns the result of `run_script`.
 pub(super) fn answer(end: &End, log: &Log, code: &Code) -> Raw {
     let value = match end {
-        // The process is not believed.
+        // The process is not trusted to have checked this.
         End::Returned(value) if value.get().len() > code.output => {
             return failed(&long(value.get().len(), code), None, log);
         }
@@ -84,14 +84,15 @@ pub(super) fn answer(end: &End, log: &Log, code: &Code) -> Raw {
         }
         end => return failed(&of_limit(end, code), None, log),
     };
-    // It stands three levels deep in a message, and readers of messages take only so many levels.
+    // The value is nested three levels deep in a message, and JSON parsers limit the depth.
     if Raw::parse(&format!("[[[{}]]]", value.get()).into()).is_err() {
         return failed("it returned a value that is nested too deeply: return a flatter one", None, log);
     }
     let log = log.shown();
     let mut content = vec![json!({ "type": "text", "text": value.get() })];
     content.extend(log.iter().map(|log| json!({ "type": "text", "text": log })));
-    // Some clients give their model this alone. Others make it of the text if it is missing, and fail if that is no object.
+    // Some clients give their model only the structured content. Others parse the text if there is none, and fail if
+    // that is no object.
     let mut structured = Raw::empty_object().with_member("value", value.get().as_bytes());
     if let Some(log) = log {
         structured = structured.with_member("log", Raw::from_value(&log).as_bytes());
@@ -109,15 +110,15 @@ fn failed(text: &str, kind: Option<&str>, log: &Log) -> Raw {
     Raw::from_value(&result)
 }
 
-/// Kinds of failures of calls that are none of the host's.
+/// The kinds of failed calls that are not among mcp-host's own kinds of failures.
 const OTHER_KINDS: [&str; 5] = ["tool_error", "unknown", "error", "cancelled", "input_required"];
 
-/// Reports whether a call of a script can fail like that. A script can make up others.
+/// Reports whether a failed call of a script can be of this kind. A script can make up other words.
 fn is_kind(word: &str) -> bool {
     Kind::ALL.iter().any(|kind| kind.word() == word) || OTHER_KINDS.contains(&word)
 }
 
-/// Says what a script threw, and where.
+/// Describes what a script threw, and where.
 fn of_fault(fault: &Fault, code: &Code) -> String {
     match fault.limit {
         Some(Limit::Cpu) => {
@@ -192,7 +193,7 @@ pub(super) fn reply(id: u32, tool: &str, answered: &Answered) -> Reply {
     match answered::End::of_result(result) {
         answered::End::Ok => {}
         answered::End::ToolError => {
-            // Only the host can write this key.
+            // Only mcp-host can write this key.
             let kind = own.and_then(|own| own.member(meta::HOST_ERROR)).and_then(|error| error.text("kind"));
             let text = content.as_ref().and_then(text_of).unwrap_or_default();
             return refusal(id, kind.as_deref().unwrap_or("tool_error"), tool, &text);

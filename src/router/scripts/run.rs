@@ -1,4 +1,5 @@
-//! Drives one script: takes what its process says, makes its calls, and ends it by the limits that hold outside of it.
+//! Drives one script: reads the messages of its process, makes its calls, and ends it by the limits that are enforced
+//! outside the process.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -76,7 +77,7 @@ pub(super) async fn run(caller: &Caller<'_>, start: &Start) -> Ending {
     };
     let how = process.end().await;
     let end = match end {
-        // It was ended by the system, or by a fault of the engine.
+        // The process was ended by the system, or by a fault of the engine.
         End::Gone(_) => End::Gone(how),
         end => end,
     };
@@ -91,7 +92,7 @@ async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -
     let mut replies = VecDeque::<Vec<u8>>::new();
     let (mut made, mut waiting) = (0, 0);
     loop {
-        // An answer that the script has not taken counts, so that few are here at once.
+        // An answer that the script has not read yet counts as a running call, so that few are in memory at once.
         while running.len() + replies.len() < code.parallel
             && let Some((id, name, arguments)) = wanted.pop_front()
         {
@@ -123,7 +124,7 @@ async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -
                 if made > code.calls {
                     return End::Calls;
                 }
-                // What waits here counts for the memory of the script.
+                // Calls that wait here count toward the memory of the script.
                 waiting += name.len() + arguments.get().len();
                 if waiting > code.memory {
                     return End::Said;

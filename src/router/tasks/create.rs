@@ -23,7 +23,7 @@ use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Tasks {
-    /// Reports whether it is known how the server lists the tool, or need not be waited for.
+    /// Reports whether it is known how the server lists the tool, or its list need not be waited for.
     pub(in crate::router) fn knows(&self, client: &Client, one: &One) -> bool {
         !matches!(one.listed, Listed::NotYet) || client.is_settled()
     }
@@ -44,7 +44,7 @@ impl Tasks {
             return;
         }
         if asked.is_some() {
-            // The host declared no tasks to this client, so the member means nothing.
+            // mcp-host declared no tasks to this client, so the member means nothing.
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
@@ -104,7 +104,7 @@ impl Tasks {
     }
 
     /// Returns the answer to a call that the client wanted as a task and that the server finished at once: a finished
-    /// task that the host keeps.
+    /// task that mcp-host keeps.
     pub(in crate::router) fn over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let task = self.know(client, &forward.server, "", TaskPlace::Here { outcome, at })?;

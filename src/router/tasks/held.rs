@@ -1,4 +1,4 @@
-//! Serves a client of 2026-07-28 that asks about a task at a server of 2025-11-25. The host keeps a `tasks/result`
+//! Serves a client of 2026-07-28 that asks about a task at a server of 2025-11-25. mcp-host keeps a `tasks/result`
 //! request open at the server, over which the task's questions and its outcome come.
 
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Tasks {
         }
         let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
         let stop = self.background.stop().clone();
-        // What this request brings is for the client's next request, so it counts for an account of its own.
+        // The messages of this request are for the client's next request, so they count for a separate account.
         let account = Some(self.queues.account());
         let terms = Terms { account, ..at.terms(&client, client.mailbox()) };
         self.background.spawn_whole(async move {

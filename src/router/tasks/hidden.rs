@@ -1,4 +1,4 @@
-//! Runs a tool that its server runs only as a task, for a client that knows no tasks. The host begins the task, waits
+//! Runs a tool that its server runs only as a task, for a client that knows no tasks. mcp-host begins the task, waits
 //! for it, and answers as if it were one call. If the call is dropped, the task is cancelled.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Questions that a task at a server with sessions puts to a client without a session (`docs/bridging.md` 11).
 //!
 //! The server asks by requests of its own on the stream of `tasks/result`, and waits for the responses. The client
-//! finds the questions in the result of `tasks/get`, and answers by `tasks/update`. Meanwhile the host keeps one
+//! finds the questions in the result of `tasks/get`, and answers by `tasks/update`. Meanwhile mcp-host keeps one
 //! `tasks/result` request open at the server. **Invariant:** an answer reaches the server once, and no two questions of
 //! a task have the same key.
 
@@ -37,9 +37,9 @@ pub(super) struct Inner {
     pub(super) outcome: Option<Outcome>,
 }
 
-/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
+/// How long mcp-host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
-/// How long the host waits for the first question of a task whose status says that it needs input.
+/// How long mcp-host waits for the first question of a task whose status says that it needs input.
 const ASKING: Duration = Duration::from_secs(1);
 
 /// The error for a question that there is no room for.

@@ -1,5 +1,5 @@
 //! `tasks/list` (2025-11-25): one principal's tasks at the servers that list tasks, and those that were over at once,
-//! which the host itself keeps.
+//! which mcp-host itself keeps.
 
 use std::sync::Arc;
 

@@ -7,11 +7,11 @@
 //! about a task are short requests of their own.
 //!
 //! A call begins a task (`create.rs`), and later requests ask about it by its id. If the two sides have different kinds
-//! of tasks, each keeps its own way. A modern client polls with `tasks/get`; so for it a `tasks/result` request is kept
-//! open at a legacy server, and questions wait in the host under a key (`held.rs`, `hold.rs`). A legacy client waits
-//! for the response to `tasks/result`; so for it a modern server is polled, and the questions found are put to the
-//! client (`driven.rs`). A client that knows no tasks never sees one: its call waits for the task, and cancels it if
-//! the call is dropped (`hidden.rs`).
+//! of tasks, each side keeps its own kind. A modern client polls with `tasks/get`; so for it a `tasks/result` request
+//! is kept open at a legacy server, and questions wait in mcp-host under a key (`held.rs`, `hold.rs`). A legacy client
+//! waits for the response to `tasks/result`; so for it a modern server is polled, and the questions found are put to
+//! the client (`driven.rs`). A client that knows no tasks never sees one: its call waits for the task, and cancels it
+//! if the call is dropped (`hidden.rs`).
 //!
 //! **Invariant:** a sealed id opens only for its principal, and the server's own id cannot be read from it. Start
 //! reading at [`Tasks::serve`].
@@ -57,7 +57,7 @@ struct Handle {
     id: String,
     /// The number of the lease, for a server with sessions.
     lease: Option<u64>,
-    /// Whether only the host knows the task, because the call was over at once.
+    /// Whether only mcp-host knows the task, because the call was over at once.
     #[serde(default)]
     here: bool,
 }

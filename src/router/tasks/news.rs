@@ -1,4 +1,4 @@
-//! What servers send about tasks without being asked: questions that name a task, status, and progress.
+//! Handles what servers send about tasks unasked: questions that name a task, status, and progress.
 
 use std::sync::{Arc, PoisonError};
 

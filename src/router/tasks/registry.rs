@@ -16,7 +16,7 @@ use crate::upstream::{Connection, Owner};
 pub(in crate::router) struct Task {
     /// The id by which the client knows it.
     pub(super) handle: Arc<str>,
-    /// Whose it is, and in which view.
+    /// The principal that it belongs to, combined with the view.
     pub(super) principal: Principal,
     /// The client that began it.
     pub(super) owner: Owner,
@@ -41,7 +41,7 @@ pub(super) enum TaskPlace {
     /// At a server without sessions. `asked` are the keys of the questions that were put to the client before; the
     /// request that puts questions to the client holds the lock.
     Open { asked: tokio::sync::Mutex<HashSet<String>> },
-    /// In the host itself: the call was over at once with this outcome. `at` is when, as the time since 1970.
+    /// In mcp-host itself: the call was over at once with this outcome. `at` is when, as the time since 1970.
     Here { outcome: Outcome, at: Duration },
 }
 

@@ -1,4 +1,4 @@
-//! Tasks for which a client without a session opened a change stream (2026-07-28, `taskIds`). The host polls them as
+//! Tasks for which a client without a session opened a change stream (2026-07-28, `taskIds`). mcp-host polls them as
 //! often as their servers want, and tells the client when something has changed. Servers may or may not send the status
 //! unasked; polling always works.
 

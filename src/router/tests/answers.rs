@@ -1,4 +1,4 @@
-//! Answers that are kept, and requests that are joined, between clients and servers of both eras. On a paused clock.
+//! Cached answers and joined requests, between clients and servers of both eras. On a paused clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,13 +39,13 @@ fn begun(stage: &Stage) -> usize {
     stage.script.begun.load(Ordering::SeqCst)
 }
 
-/// Lets a client list the tools: what is not listed yet is not kept.
+/// Lets a client list the tools: answers of a tool that is not listed yet are not cached.
 async fn list(stage: &Stage, client: &Arc<Client>) {
     request(&stage.router, client, Method::ToolsList, &json!({})).answer().await;
     rest().await;
 }
 
-/// Waits until everything else rests.
+/// Waits until all other tasks wait.
 async fn rest() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -125,7 +125,7 @@ async fn a_client_that_cancels_leaves_the_others_and_the_last_one_ends_the_reque
     assert_eq!(begun(&stage), 1);
     let last = calls.pop().unwrap();
     for (client, running) in clients.iter().zip(calls) {
-        // The first one is that whose request was sent; its whole session ends.
+        // The first client's request is the one that was sent; its whole session ends.
         stage.router.clients().close(client);
         assert_eq!(running.answer().await, Value::Null);
     }
@@ -162,7 +162,7 @@ async fn a_question_during_a_request_is_for_its_first_client_alone() {
     assert!(text(&one.answer().await).contains("ann"));
     assert!(text(&two.answer().await).contains("bob"));
     assert_eq!(begun(&stage), 2);
-    // Nothing of this is kept, in no era.
+    // Nothing of this is cached, in either era.
     let modern = stage.modern_of(Principal::named("ann"), FORM);
     let asked = stage.answer(&modern, &call("ask")).await;
     assert_eq!(asked["resultType"], "input_required");
@@ -194,7 +194,7 @@ async fn a_request_that_was_not_sent_is_made_by_each_of_the_others() {
     assert_eq!(text(&two.answer().await), "{}");
 }
 
-/// A server with a resource whose contents say how often they were read, and for how long they are good.
+/// A server with a resource whose contents say how often they were read, and for how long they are fresh.
 fn reader(reads: &Arc<AtomicUsize>) -> InProcess {
     let reads = reads.clone();
     InProcess::new("script", "1").resource(Raw::from_value(&json!({ "uri": "thing:/one", "name": "one" })), move |_| {

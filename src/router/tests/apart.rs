@@ -92,7 +92,7 @@ async fn a_call_that_waits_goes_elsewhere_once_its_server_was_told_the_roots_of_
     assert!(manager.suits(&server, &upstream, &who));
     assert_eq!(world.call(&one, 0, "make").await, "0");
     assert!(!manager.suits(&server, &upstream, &who), "its server works in the roots of another client");
-    // Nor if the roots arrive between the look and the call.
+    // Nor if the roots arrive between the check and the call.
     let connection = upstream.connection().unwrap();
     let terms = Terms { owner: who.owner, turn, ..Terms::host() };
     let params = Raw::from_value(&json!({ "name": "echo", "arguments": {} }));

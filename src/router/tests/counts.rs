@@ -1,5 +1,5 @@
-//! What is counted of requests, by server, method, and end; and how much of their time is the host's. On a paused clock,
-//! on which the host itself takes no time.
+//! Counters of requests by server, method, and outcome; and how much of the requests' time mcp-host itself takes. On a
+//! paused clock, on which mcp-host takes no time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ fn rate_limited_to(tool: &str) -> Fallback {
     Fallback::to(tool).on([FallbackOn::RateLimited])
 }
 
-/// Returns how long all calls of tools took together, and how much of that was the host's, in seconds.
+/// Returns how long all calls of tools took together, and how much of that mcp-host itself took, in seconds.
 fn times(stage: &Stage) -> (f64, f64) {
     let taken = counts(stage).of("script").durations(Group::ToolsCall).map_or(0.0, |taken| taken.sum);
     (taken, counts(stage).overhead().sum)

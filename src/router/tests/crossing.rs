@@ -35,7 +35,7 @@ fn cancel(stage: &Stage, client: &Arc<Client>, id: &RequestId) {
     stage.router.notify(client, Notification { method: Method::Cancelled, params });
 }
 
-/// Lets everything happen that can.
+/// Runs all tasks until they wait.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -181,7 +181,7 @@ async fn h45_a_question_reaches_the_client_of_its_call() {
     let clients: Vec<_> = (0..4).map(|_| stage.legacy(NEW, Profile::ELICITATION_FORM)).collect();
     let of = |who: usize| json!({ "name": "ask", "arguments": { "mark": format!("for {who}") } });
     let calls: Vec<_> = clients.iter().enumerate().map(|(who, client)| run(&stage.router, client, &of(who))).collect();
-    // Answered in another order than asked.
+    // The questions are answered in another order than they were asked.
     for (who, running) in calls.into_iter().enumerate().rev() {
         let question = running.question().await;
         assert_eq!(question.params.unwrap().text("message").unwrap(), format!("for {who}"));

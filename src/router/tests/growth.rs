@@ -1,4 +1,5 @@
-//! State kept for clients that do not return, or never let go: it is counted, expires, and holds no more than it must.
+//! State kept for clients that do not return, or never release it: it is counted, expires, and holds no more than it
+//! must.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

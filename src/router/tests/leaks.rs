@@ -1,4 +1,4 @@
-//! Nothing is left of what is over (`docs/hazards.md` H55).
+//! Nothing is left of calls, clients, and leases that have ended (`docs/hazards.md` H55).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -157,7 +157,7 @@ impl Strings {
     }
 }
 
-/// On a paused clock: waits until everything else rests.
+/// On a paused clock: waits until all other tasks wait.
 async fn rest() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -281,7 +281,7 @@ async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
     assert_eq!((text(&last), steps(&leg)), ("done", vec![1.0, 2.0, 3.0, 4.0]));
 }
 
-/// Its server leaves all of that unanswered.
+/// The server leaves all of these subscriptions unanswered.
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_no_longer_for_many_watched_resources_than_for_one() {
     let puppet = Puppet::new(|entry| entry.sharing = config::Sharing::Session);
@@ -324,7 +324,8 @@ async fn a_question_beside_all_calls_is_withdrawn_from_the_call_that_it_was_put_
     assert_eq!(text(&last.answer().await), "done");
 }
 
-/// It comes on the stream of a call that is over, while another one runs: its call is ambiguous.
+/// The question comes on the stream of a call that is over, while another call runs: it is ambiguous which one it is
+/// for.
 #[tokio::test(start_paused = true)]
 async fn h45_what_may_be_asked_for_several_calls_is_not_put_to_the_only_client() {
     let puppet = Puppet::new(|_| {});
@@ -374,7 +375,7 @@ async fn h52_a_question_beside_all_calls_is_withdrawn_from_a_session_too() {
     assert_eq!((notice.method, withdrawn), (Method::Cancelled, asked.id));
 }
 
-/// It was withdrawn before there was a stream for it.
+/// The question was withdrawn before there was a stream for it.
 #[tokio::test(start_paused = true)]
 async fn h52_a_question_that_is_withdrawn_while_it_waits_for_a_stream_is_not_put() {
     let puppet = Puppet::new(|_| {});

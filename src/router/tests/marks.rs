@@ -125,7 +125,7 @@ async fn h63_a_list_is_for_as_few_as_any_of_its_pages() {
     }
 }
 
-/// It asks, whatever it is asked.
+/// Answers every request with a question.
 fn curious(request: &Request) -> Value {
     match request.method {
         Method::Discover => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],

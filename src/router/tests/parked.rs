@@ -45,7 +45,7 @@ async fn what_is_said_while_the_client_is_away_is_told_when_it_is_back() {
     let stage = stage().await;
     let client = stage.modern(FORM);
     let begin = |params: &Value| request_with(&stage.router, &client, Method::ToolsCall, params, Some("info"));
-    // On a paused clock: waits until everything else rests.
+    // On a paused clock: waits until all other tasks wait.
     let rest = || tokio::time::sleep(Duration::from_millis(1));
     let params = |token: &str| json!({ "name": "busy", "arguments": {}, "_meta": { "progressToken": token } });
 
@@ -65,7 +65,7 @@ async fn what_is_said_while_the_client_is_away_is_told_when_it_is_back() {
     stage.script.release.notify_one();
     rest().await;
 
-    // It repeats the answers that it was asked for; what came since is not part of that.
+    // The client repeats the answers of its round; questions that came since then are not among them.
     let again = begin(&answered);
     let leg = again.leg.clone();
     assert_eq!((again.answer().await, said(&leg)), (second.clone(), Vec::new()));
@@ -199,7 +199,7 @@ async fn a_call_that_asked_nothing_leaves_nothing_behind() {
     for _ in 0..6 {
         let answer = stage.answer(&client, &call("echo")).await;
         assert_eq!(answer["resultType"], "complete", "{answer}");
-        // On a paused clock: waits until everything else rests.
+        // On a paused clock: waits until all other tasks wait.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -1,5 +1,5 @@
-//! What is kept of calls at which nobody looks, and which parts their time has. On a paused clock, on which the host itself
-//! takes no time.
+//! What is kept of calls while no feed watches, and how their time is split. On a paused clock, on which mcp-host
+//! itself takes no time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn keep(stage: &Stage) {
     stage.router.observer().tell(vec![Arc::new(record.clone())]);
 }
 
-/// Returns these members of each call, in the order of their ends, as the first one sees them who looks.
+/// Returns these members of each call, in the order of their ends, as the first feed sees them.
 fn kept<const N: usize>(stage: &Stage, members: [&str; N]) -> Vec<[Value; N]> {
     let watcher = stage.router.manager().record().watch(At::Socket, Arguments::None).unwrap();
     let wanted = Wanted { parts: Some(vec![Part::Calls]), ..Wanted::default() };

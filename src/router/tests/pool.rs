@@ -28,7 +28,7 @@ struct Seen {
     calls: Mutex<Vec<usize>>,
 }
 
-/// What becomes of a connection after the first one.
+/// What happens to each connection after the first one.
 #[derive(Clone, Copy, PartialEq)]
 enum More {
     Works,

@@ -1,4 +1,4 @@
-//! Which clients users see: sessions while they last, and names without one while they were heard of recently.
+//! Which clients users see: sessions while they last, and names without a session for a while after their last request.
 
 use std::time::Duration;
 

@@ -267,7 +267,7 @@ async fn clients_that_told_the_same_roots_share() {
     assert_eq!(world.call(&one, 0, "roots").await, first);
 }
 
-/// Nor is its client asked for roots.
+/// The client is not asked for roots either.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_tells_of_no_server_opens_no_lease_where_lists_are_known() {
     let world = world(&[Asked::ROOTS; 3], |entry| entry.prefix = Prefix::Auto);

@@ -1,4 +1,4 @@
-//! What rates, rules that ask, and kept or joined answers do in a world: no call is sent before a yes, none twice by a second
+//! Rates, rules that ask, and cached or joined answers in a world: no call is sent before a yes, none twice by a second
 //! retry, none over its rate, and no answer reaches another principal, server, or question.
 //!
 //! Tools: `guarded` needs the client's yes, `witnessed` that of a person at the host, `slow` has a rate in some worlds, and

@@ -1,4 +1,4 @@
-//! What a feed tells of a world: each event holds against the schema of feeds, and the numbers have no gap.
+//! The feed of a world: each event is valid under the schema of feeds, and the numbers have no gap.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
