@@ -211,7 +211,7 @@ fn idle_fallbacks<'a>(
         let why = match other {
             None => "no server lists that tool",
             Some(other) if other.is_as(tool) => "it is the tool itself",
-            Some(_) if !tool.can_be_replaced_by(other) => "its `outputSchema` is another one",
+            Some(_) if !tool.can_be_replaced_by(other) => "its `outputSchema` differs",
             Some(_) => return None,
         };
         Some(format!("tool {}: its fallback {} is not used: {why}", Theirs(tool.raw_name()), Theirs(to)))

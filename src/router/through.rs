@@ -61,3 +61,24 @@ impl Through {
         Ok(result.with_member("_meta", own.as_bytes()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::By;
+
+    #[test]
+    fn the_schema_of_events_has_each_word() {
+        let schema: serde_json::Value = serde_json::from_str(include_str!("../record/feed.schema.json")).unwrap();
+        let mut kinds = schema["oneOf"].as_array().unwrap().iter();
+        let known = kinds.find_map(|kind| kind["properties"]["via"]["enum"].as_array()).unwrap();
+        let words = [
+            By::Search,
+            By::Group,
+            #[cfg(all(unix, feature = "script"))]
+            By::Script,
+        ];
+        for word in words.map(By::word) {
+            assert!(known.iter().any(|each| each == word), "{word}");
+        }
+    }
+}

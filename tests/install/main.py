@@ -296,7 +296,7 @@ def real_servers(binary, root, site, check, tool, path):
             file = next(path for path in sorted((place / "tree").rglob("*")) if path.suffix in (".js", ".py"))
             file.write_bytes(file.read_bytes() + b"\n")
             said = home.run("check", name, "--connect", code=4)
-            if "is another one than its lock's" not in said:
+            if "differs from its lock" not in said:
                 raise Fault(said)
         if home.trees() != trees:
             raise Fault("the trees are not as before")

@@ -114,7 +114,7 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
         SERVER STATE REVISION TOOLS RESOURCES TEMPLATES PROMPTS TIME
         notes failed - - - - - -
         notes: sandbox: default
-        error: server `notes` did not start: cannot start `npx`: the installed tree of @ada/notes@1.0.0 is another one than its lock's: its files were changed since it was installed; mcp-host install --locked installs it from its lock
+        error: server `notes` did not start: cannot start `npx`: the installed tree of @ada/notes@1.0.0 differs from its lock: its files were changed since it was installed; mcp-host install --locked installs it from its lock
         help: mcp-host check --connect notes -v
         ");
         assert_eq!(home.log("node.log"), node, "nothing is started");
