@@ -193,7 +193,7 @@ impl Compiler {
             let known: Vec<&str> = FUNCTIONS.iter().map(|(function, ..)| function.name()).collect();
             let message = match func_name.as_str() {
                 "has" | "all" | "exists" | "exists_one" | "map" | "filter" => {
-                    format!("`{func_name}` is used in another way than it can be")
+                    format!("`{func_name}` cannot be used this way")
                 }
                 "matches" => "there are no regular expressions, and no function `matches`".to_owned(),
                 _ => format!("unknown function `{func_name}`"),

@@ -178,7 +178,7 @@ fn what_is_no_expression_is_told_with_what_is_wrong() {
         startsWith(args.x, 'a'): `startsWith` is written x.startsWith(…)
         '1'.int() == 1: `int` is written int(x)
         has(args): column 5: invalid argument to has() macro
-        args.all(x): `all` is used in another way than it can be; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        args.all(x): `all` cannot be used this way; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
         [1].all(args, true): `args` means something already; use another name for the items
         [1].all(x, [1].all(y, [1].all(z, true))): more than 2 macros like `all` inside one another
         {'a': 1}.a == 1: objects (`{}`) cannot be written here

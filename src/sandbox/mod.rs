@@ -67,7 +67,7 @@ pub(crate) enum Error {
     )]
     Unwatched,
     /// The grants of each level cannot be recorded.
-    #[error("what each level grants cannot be noted in {path}: {why}; make its folder writable")]
+    #[error("what each level grants cannot be written to {path}: {why}; make its folder writable")]
     Note {
         /// The file.
         path: String,
@@ -75,7 +75,7 @@ pub(crate) enum Error {
         why: String,
     },
     /// The door to the server's hosts cannot be created.
-    #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
+    #[error("the socket of its network proxy cannot be made in {path}: {why}; make it writable")]
     Door {
         /// The folder.
         path: String,

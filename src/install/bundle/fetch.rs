@@ -76,7 +76,7 @@ async fn download(mut url: Url, file: PathBuf) -> Result<String, String> {
             status => return Err(format!("HTTP status {status}")),
         }
     }
-    Err(format!("its address leads to another one more than {REDIRECTS} times"))
+    Err(format!("its address redirects more than {REDIRECTS} times"))
 }
 
 async fn save(mut response: Response, file: PathBuf) -> Result<String, String> {

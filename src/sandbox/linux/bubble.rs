@@ -41,7 +41,7 @@ pub(super) fn enter(
         plan.seen = places.map(|path| Ok((path.clone(), seen(path)?))).collect::<Result<_, String>>()?;
     }
     if let Some(door) = &bubble.door {
-        plan.door = Some(door::connect(door).map_err(|error| format!("the way out to its hosts: {error}"))?);
+        plan.door = Some(door::connect(door).map_err(|error| format!("the connection to its network proxy: {error}"))?);
     }
     let ourselves = File::open("/proc/self/exe").map_err(|error| format!("this program: {error}"))?;
     rustix::io::fcntl_setfd(&ourselves, FdFlags::empty()).map_err(|error| error.to_string())?;

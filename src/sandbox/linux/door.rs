@@ -113,7 +113,7 @@ impl Door {
             }
         };
         if let Some(Err(error)) = stop.run_until_cancelled(serving).await {
-            tracing::warn!("server `{server}`: the way out of its sandbox is closed: {error}");
+            tracing::warn!("server `{server}`: the network proxy of its sandbox does not run: {error}");
         }
     }
 }

@@ -41,7 +41,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
         close_fds::set_fds_cloexec(3, &[]);
     }
     let port = plan.door.map(door::hand_over).transpose();
-    let port = port.map_err(|error| format!("the way out to its hosts: {error}"))?;
+    let port = port.map_err(|error| format!("the connection to its network proxy: {error}"))?;
     if plan.keeps_files {
         rules::enforce(&plan).map_err(|error| error.to_string())?;
     }

@@ -66,7 +66,7 @@ pub(in crate::commands) fn refuse_below() -> Result<(), Failure> {
 
 pub(in crate::commands) fn edits() -> Result<Edits, Failure> {
     let directory = state_directory().ok_or_else(|| {
-        let error = "there is no directory to keep what was there before an edit";
+        let error = "there is no directory for backups of edited files";
         Failure::new(Exit::Failed, error).help("set HOME or XDG_STATE_HOME")
     })?;
     Ok(Edits::of(&directory))

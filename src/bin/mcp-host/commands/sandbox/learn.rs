@@ -115,7 +115,7 @@ fn wanted(words: &[String]) -> Result<Option<CallArgs>, Failure> {
             });
             read.map(Some)
         }
-        Some((first, _)) => Err(wrong(format!("behind `--` stands `{}`; only `call` can", text::line(first)))),
+        Some((first, _)) => Err(wrong(format!("only `call` may follow `--`, not `{}`", text::line(first)))),
     }
 }
 
