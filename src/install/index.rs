@@ -1,4 +1,4 @@
-//! The client of a server registry: requests version 0.1 of its API over HTTP, with limits on all that it sends.
+//! The client of a server registry: requests version 0.1 of its API over HTTP, with limits on its answers.
 //!
 //! **Invariant:** requests go only to the configured origin, and no redirect is followed. An answer has at most 4 MiB
 //! and takes at most 10 s; a search ends after 100 pages, or at a cursor that repeats. Answers are cached for an hour

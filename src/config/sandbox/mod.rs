@@ -74,8 +74,8 @@ words! {
         /// Not at all: it may do what the user may.
         #[default]
         Off = "off",
-        /// It has no access to the user's files, to other processes, and to sockets of this machine, but to the
-        /// network.
+        /// It cannot access the user's files (unless granted), other processes, and sockets of this machine. It reaches
+        /// the network.
         Default = "default",
         /// Like `default`, but in namespaces (by bubblewrap): it sees no other process, no file that is not listed, and
         /// no network but the listed hosts.

@@ -171,7 +171,7 @@ impl Learner {
             Touched::Write(path) if path.exists() && !self.is_new(path) => Some((path.clone(), true)),
             Touched::Write(path) | Touched::Name(path) => {
                 let folder = path.ancestors().skip(1).find(|above| above.exists() && !self.is_new(above))?;
-                // What a program creates for itself in HOME, it also creates in its own HOME.
+                // What a program creates for itself in the user's HOME, it can create in a HOME of its own as well.
                 (!self.is_for_itself(path, folder)).then(|| (folder.to_owned(), true))
             }
         }

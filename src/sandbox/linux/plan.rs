@@ -71,7 +71,7 @@ pub(super) type Seen = (u64, u64);
 
 impl Plan {
     /// Reports whether an inherited variable is not passed on because it points to folders, sockets, or agents of the
-    /// user. If the network is another one, neither are proxy settings, even those of the entry.
+    /// user. If there is a door, proxy settings are not passed on either, even those of the entry.
     pub(super) fn withholds(&self, name: &OsString) -> bool {
         let Some(name) = name.to_str() else { return true };
         let leads_out = ["XDG_", "DBUS_"].iter().any(|prefix| name.starts_with(prefix)) || LEADS_OUT.contains(&name);
