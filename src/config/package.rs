@@ -1,7 +1,7 @@
 //! `package`: which package a server's command starts, and the lock of everything that the package needs.
 //!
 //! The member is beside `command`, so that other programs can start the same server by its runner. If it has a
-//! `digest`, this host starts the locked tree in the store instead (`trees`), and nothing else.
+//! `digest`, mcp-host starts the locked tree in the store instead (`trees`), and nothing else.
 
 use super::fields::{Field, Fields, refuse_rest};
 use super::report::Report;

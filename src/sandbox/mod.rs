@@ -175,7 +175,7 @@ pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> 
 }
 
 /// Describes what restricts the server's process, as far as that is known without a test; `None` if the sandbox is off.
-/// `has_state` says whether the host has a state directory.
+/// `has_state` says whether mcp-host has a state directory.
 pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
     if !sandbox.is_on() {
         return None;
@@ -194,7 +194,7 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
 }
 
 impl Sandbox {
-    /// Returns what the sandbox needs but this machine lacks, one sentence each. `has_state` says whether the host has
+    /// Returns what the sandbox needs but this machine lacks, one sentence each. `has_state` says whether mcp-host has
     /// a state directory. May run bubblewrap once, which takes some milliseconds.
     #[must_use]
     pub fn lacks(&self, has_state: bool) -> Vec<String> {

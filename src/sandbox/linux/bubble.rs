@@ -3,7 +3,7 @@
 //! The launcher starts outside. It checks each granted path once more and becomes bubblewrap. bubblewrap then becomes
 //! the launcher again, inside, through a file descriptor of this program: so even if the program was replaced
 //! meanwhile, the build that made the plan runs. Inside, the launcher compares each path with what it saw outside.
-//! **Invariant:** the process group, the pipes and the mark stay the same. The process that the host knows is
+//! **Invariant:** the process group, the pipes and the mark stay the same. The process that mcp-host knows is
 //! bubblewrap's. When its group is killed, the first process inside is killed, too, and with it everything inside.
 
 use std::collections::BTreeMap;

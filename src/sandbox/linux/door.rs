@@ -1,8 +1,8 @@
 //! The door: the way out of a sandbox with its own network. It is a socket that the launcher opens inside and passes to
-//! the host.
+//! mcp-host.
 //!
 //! The launcher listens on `127.0.0.1` in the sandbox's network, and sends the listening socket over a Unix socket in
-//! the server's folder, once, before it becomes the server. The host accepts connections on it from outside, because a
+//! the server's folder, once, before it becomes the server. mcp-host accepts connections on it from outside, because a
 //! socket stays in the network in which it was created. So there is no process between the server and the proxy, and
 //! nothing is left when the server ends. A watched server without a sandbox (`learn.rs`) has a door, too: a port of
 //! this machine. **Invariant:** a door opens once for each start; the server never holds it.
@@ -36,16 +36,16 @@ use crate::hex;
 
 /// The prefix of the names of doors.
 const PREFIX: &str = "door-";
-/// How long the launcher waits for the host.
+/// How long the launcher waits for mcp-host.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most connections of one process at a time.
 const MOST: usize = 256;
 /// The user name that a watched server sends to its proxy.
 const USER: &str = "mcp-host";
-/// The host's confirmation to the launcher.
+/// mcp-host's confirmation to the launcher.
 const TAKEN: u8 = b'k';
 
-/// The host's end of the way out for one server process.
+/// mcp-host's end of the way out for one server process.
 #[derive(Debug)]
 pub(crate) struct Door {
     entrance: Entrance,
@@ -216,7 +216,7 @@ pub(super) fn connect(path: &Path) -> io::Result<i32> {
     Ok(host.into_raw_fd())
 }
 
-/// Opens the door from inside: listens, and sends the socket to the host. Returns the port.
+/// Opens the door from inside: listens, and sends the socket to mcp-host. Returns the port.
 pub(super) fn hand_over(number: i32) -> io::Result<u16> {
     let ourselves = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let mut host = UnixStream::from(rustix::process::pidfd_getfd(ourselves, number, PidfdGetfdFlags::empty())?);

@@ -32,7 +32,7 @@ const TMP: &str = "/tmp";
 /// What is recorded before the start.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// The host's state directory.
+    /// mcp-host's state directory.
     state: PathBuf,
     default: Level,
     strict: Level,

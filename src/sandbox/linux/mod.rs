@@ -236,7 +236,7 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespa
 fn cwd(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: &Grants) -> Option<PathBuf> {
     let own_cwd = stdio.cwd.as_deref().or(sandbox.folder());
     if sandbox.level != SandboxLevel::Strict {
-        // A server that names no file relative to the host's working directory has no business there.
+        // A server that names no file relative to mcp-host's working directory has no business there.
         return (own_cwd.is_none() && !grants.is_relative).then(|| own.home.clone());
     }
     let granted = |folder: &Path| grants.read.iter().chain(&grants.write).any(|path| folder.starts_with(path));

@@ -54,7 +54,7 @@ pub(super) fn known() -> Option<&'static str> {
     HERE.get()?.as_ref().err().map(String::as_str)
 }
 
-/// Finds the program on the host's own PATH. The PATH in a server's entry does not count.
+/// Finds the program on mcp-host's own PATH. The PATH in a server's entry does not count.
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let runs = |file: &PathBuf| {

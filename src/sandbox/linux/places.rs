@@ -59,7 +59,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Returns the paths of this process. `state` is the host's state directory.
+    /// Returns the paths of this process. `state` is mcp-host's state directory.
     pub(super) fn here(state: &Path) -> Self {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self::of(state, variable("HOME"), variable("XDG_CONFIG_HOME"))

@@ -1,4 +1,4 @@
-//! The plan that the host gives to the launcher: paths, limits, and names of variables. It holds no secret.
+//! The plan that mcp-host gives to the launcher: paths, limits, and names of variables. It holds no secret.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ pub(super) struct Plan {
     pub(super) seen: BTreeMap<PathBuf, Seen>,
     /// Whether strace watches, so that the launcher marks where the server begins.
     pub(super) is_watched: bool,
-    /// The file descriptor of the connection over which the launcher sends the door to the host.
+    /// The file descriptor of the connection over which the launcher sends the door to mcp-host.
     pub(super) door: Option<i32>,
     /// Whether only listed files can be opened.
     pub(super) keeps_files: bool,
@@ -58,7 +58,7 @@ pub(super) struct Bubble {
     pub(super) is_whole: bool,
     /// Whether it has a network namespace of its own.
     pub(super) has_network: bool,
-    /// Where the host waits for the listening socket.
+    /// Where mcp-host waits for the listening socket.
     pub(super) door: Option<PathBuf>,
     /// Links to create in the file system: path, and target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,

@@ -1,6 +1,6 @@
 //! The privileges of root that a confined server lacks although it runs as root.
 //!
-//! Root can bypass every rule for files by reaching into other processes and into the kernel. If the host runs as root,
+//! Root can bypass every rule for files by reaching into other processes and into the kernel. If mcp-host runs as root,
 //! as in a container image, servers keep root's privileges on files, but no others. Other accounts have none to lose.
 
 use rustix::io::Errno;

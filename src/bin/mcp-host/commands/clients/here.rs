@@ -1,4 +1,4 @@
-//! The clients on this machine: their files, and the servers in them, with a mark for those that are this host.
+//! The clients on this machine: their files, and the servers in them, with a mark for those that are mcp-host.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::itself;
 use crate::nearest::{nearest, question};
 use crate::report::{Exit, Failure};
 
-/// The name of the entry that links a client with this host.
+/// The name of the entry that links a client with mcp-host.
 pub(super) const ENTRY: &str = "mcp-host";
 
 /// A client, and the content of its file.
@@ -48,7 +48,7 @@ pub(super) struct Known {
     /// The keys that are not copied.
     pub(super) left: Vec<String>,
     pub(super) is_off: bool,
-    /// Whether it is this host.
+    /// Whether it is mcp-host.
     pub(super) is_host: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `mcp-host link`, `unlink` and `export`: the one entry in a client's file that starts or connects to this host.
+//! `mcp-host link`, `unlink` and `export`: the one entry in a client's file that starts or connects to mcp-host.
 
 use mcp_host::config::clients::Folders;
 use mcp_host::config::edit::{self, Change};
@@ -135,7 +135,7 @@ pub(super) fn entry(here: &Here, url: Option<&str>, own: &Own) -> Result<Entry, 
     Ok(Entry::New(Box::new(way), changes))
 }
 
-/// Returns the changes that remove this host from a client's file.
+/// Returns the changes that remove mcp-host from a client's file.
 fn out(here: &Here) -> Vec<Change> {
     let hosts = here.servers().iter().filter(|known| known.is_host);
     hosts.map(|known| Change::Remove { name: known.name.clone() }).collect()
@@ -161,7 +161,7 @@ fn is_as_written(known: &Known, here: &Here, way: &Way, own: &Own) -> bool {
     wanted.is_some_and(|wanted| known.entry.as_ref() == Ok(&wanted))
 }
 
-/// Lists the clients that have to be restarted, and what else prevents them from using this host.
+/// Lists the clients that have to be restarted, and what else prevents them from using mcp-host.
 pub(super) fn afterwards(linked: &[&Here], plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if !linked.is_empty() {

@@ -28,7 +28,7 @@ struct Row {
     file: String,
     /// `linked`, `not linked`, `no file`, `broken`.
     state: &'static str,
-    /// The number of servers besides this host.
+    /// The number of servers besides mcp-host.
     servers: Option<usize>,
     /// The most tools that the client accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub(super) fn run(common: &Common, is_of_user: bool, output: &Output) -> Result<
     Ok(Exit::Ok)
 }
 
-/// A client that is linked with this host.
+/// A client that is linked with mcp-host.
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Linked {
     pub(in crate::commands) name: &'static str,
@@ -136,7 +136,7 @@ fn row(here: &Here) -> Row {
     }
 }
 
-/// Finds the servers that several clients start, or that both a client and this host start.
+/// Finds the servers that several clients start, or that both a client and mcp-host start.
 fn twice(clients: &[Here], own: &Own) -> Vec<Twice> {
     let mut groups: Vec<(Endpoint<'_>, Twice)> = Vec::new();
     for server in own.config.servers.iter().filter(|server| server.disabled.is_none()) {

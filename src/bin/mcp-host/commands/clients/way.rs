@@ -1,4 +1,4 @@
-//! How a client reaches this host: the entry that `link` writes into its file.
+//! How a client reaches mcp-host: the entry that `link` writes into its file.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(super) struct Way {
 const TOKEN: &str = "Bearer TOKEN";
 
 impl Way {
-    /// Decides how a client reaches this host. `url` is the user's choice; if it is empty, the address in the config is
+    /// Decides how a client reaches mcp-host. `url` is the user's choice; if it is empty, the address in the config is
     /// used. That address is also used without a choice if the installed service serves the config.
     pub(super) fn to(client: &Client, url: Option<&str>, own: &Own) -> Result<Self, Failure> {
         let url = url.or_else(|| service::serves(&own.file).then_some(""));
@@ -61,7 +61,7 @@ impl Way {
         Ok(Self { server, token: None, is_process: true })
     }
 
-    /// Reports whether the host requires a token.
+    /// Reports whether mcp-host requires a token.
     pub(super) fn wants_token(&self, own: &Own) -> bool {
         !self.is_process && matches!(own.config.host.auth, HostAuth::Bearer(_))
     }
