@@ -252,8 +252,8 @@ impl Stdio {
 }
 
 impl Server {
-    /// Returns the sandbox of the server's process: its own, else `host` (`host.sandbox`). If neither is set, a server of
-    /// a project's config has the level `default`, as far as this machine can. `None` means no sandbox.
+    /// Returns the sandbox of the server's process: its own, else `host` (`host.sandbox`). If neither is set, a server
+    /// of a project's config has the level `default`, as far as this machine can. `None` means no sandbox.
     #[must_use]
     pub fn sandbox(&self, host: Option<&Sandbox>) -> Option<Sandbox> {
         let Transport::Stdio(stdio) = &self.transport else { return None };
