@@ -93,8 +93,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
-// clap builds the parser of a command when it runs. A doc comment on flattened options would then replace that of the
-// command.
+// clap builds a command's parser when it runs. A doc comment on flattened options would replace the command's own.
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Serve all servers at one HTTP endpoint
