@@ -64,7 +64,7 @@ impl Approvals {
     /// was.
     ///
     /// # Errors
-    /// If the file with the approvals cannot be read.
+    /// Fails if the file with the approvals cannot be read.
     pub fn before(&self, file: &Path, server: &str) -> Result<Option<Vec<String>>, Error> {
         let state: State = self.0.read()?;
         let entry = state.projects.get(file).and_then(|servers| servers.get(server));
@@ -74,7 +74,7 @@ impl Approvals {
     /// Approves servers in the project config `file`, exactly as they were loaded and shown.
     ///
     /// # Errors
-    /// If the file with the approvals cannot be read or written. Then nothing is approved.
+    /// Fails if the file with the approvals cannot be read or written. Then nothing is approved.
     pub async fn approve<'a>(
         &self,
         file: &Path,

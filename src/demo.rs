@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::in_process::{InProcess, Invocation};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 
-/// Returns a server that talks back: `echo` (text), `countdown` (progress, cancellable), and `ask` (elicitation).
+/// Returns a server with `echo` (text), `countdown` (progress, cancellable), and `ask` (elicitation).
 #[must_use]
 pub fn echo() -> InProcess {
     InProcess::new("echo", env!("CARGO_PKG_VERSION"))
@@ -18,7 +18,7 @@ pub fn echo() -> InProcess {
         .tool(raw(ASK), |call| Box::pin(greet(call)))
 }
 
-/// Returns a server that tells the time, by a tool, a resource, and a prompt.
+/// Returns a server that tells the time with a tool, a resource, and a prompt.
 #[must_use]
 pub fn clock() -> InProcess {
     InProcess::new("clock", env!("CARGO_PKG_VERSION"))

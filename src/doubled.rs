@@ -1,7 +1,7 @@
-//! Keys that readers of one JSON object may take differently (`docs/hazards.md` H37): one that occurs twice, and one that
-//! equals a known one except in case; pure.
+//! Keys that two readers of one JSON object may understand differently (`docs/hazards.md` H37): a duplicate key, and a
+//! key that equals a known one except in case; pure.
 //!
-//! Keys are compared decoded, and with the simple folding of Unicode, as servers in Go match them.
+//! Keys are compared decoded, and with Unicode's simple case folding, like servers in Go compare them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use crate::answered::FieldError;
 use crate::protocol::value::{array, object};
 
-/// Finds such keys in a value, at every depth. Only the outermost object has known keys. Of what is wrong, `most` is told.
+/// Finds such keys in a value, at every depth. `known` applies to the outermost object only. Reports at most `most`.
 #[cfg_attr(not(any(feature = "validate", test)), allow(dead_code, reason = "only calls are checked"))]
 pub(crate) fn find(value: &RawValue, known: &BTreeSet<String>, most: usize, errors: &mut Vec<FieldError>) {
     Search { inside: None, most, errors }.value("", value, Some(known));
 }
 
-/// Finds such keys in a member of an object, at every depth; at every depth the same keys are known.
+/// Finds such keys in a member of an object, at every depth. `known` applies at every depth.
 pub(crate) fn find_in(
     name: &str,
     value: &RawValue,
@@ -28,7 +28,7 @@ pub(crate) fn find_in(
     Search { inside: Some(known), most, errors }.value(&place("", name), value, Some(known));
 }
 
-/// Finds such keys among those of one object.
+/// Finds such keys among the keys of one object.
 pub(crate) fn find_among<'a>(
     keys: impl Iterator<Item = &'a str>,
     known: &BTreeSet<String>,
@@ -39,7 +39,7 @@ pub(crate) fn find_among<'a>(
 }
 
 struct Search<'a> {
-    /// What is known below the outermost object.
+    /// The known keys of objects below the outermost one.
     inside: Option<&'a BTreeSet<String>>,
     most: usize,
     errors: &'a mut Vec<FieldError>,
@@ -88,7 +88,7 @@ fn place(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Folds case as servers in Go do: letter by letter, each to one letter.
+/// Folds case like servers in Go: each character separately, to one character.
 pub(crate) fn folded(text: &str) -> impl Iterator<Item = char> {
     fn one(mut letters: impl Iterator<Item = char>) -> Option<char> {
         let first = letters.next();

@@ -32,7 +32,7 @@ pub(crate) fn is_match(glob: &str, text: &str) -> bool {
 /// Reports whether the glob could match a text that begins with `prefix`.
 pub(crate) fn may_match_after(glob: &str, prefix: &str) -> bool {
     let glob: Vec<char> = glob.chars().collect();
-    // The places in the glob that a match of what was read so far may have reached. A star is passed or stays.
+    // The positions in the glob that matching the characters so far may have reached. A star may match nothing or more.
     let mut at = vec![false; glob.len() + 1];
     at[0] = true;
     let pass_stars = |at: &mut [bool]| {
@@ -93,7 +93,7 @@ mod tests {
         fn a_glob_that_matches_may_match_after_each_beginning(glob in "[ab*?]{0,6}", text in "[ab]{0,6}", end in 0_usize..7) {
             let prefix = &text[..end.min(text.len())];
             prop_assert!(!is_match(&glob, &text) || may_match_after(&glob, prefix));
-            // What cannot go on is not matched by anything that begins so.
+            // If no match can begin with this text, no longer text matches.
             let longer = format!("{text}ab");
             prop_assert!(may_match_after(&glob, &text) || !is_match(&glob, &longer));
         }

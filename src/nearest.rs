@@ -24,7 +24,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Counts the steps that turn one word into the other. A step adds, drops, or changes a letter, or swaps two neighbors.
+/// Counts the steps that turn one word into another. A step adds, drops, or changes a letter, or swaps two neighbors.
 pub(crate) fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before = Vec::new();

@@ -1,8 +1,8 @@
-//! Work on many things in pieces: other tasks of the runtime, calls among them, have their turn between two pieces.
+//! Processes many things in pieces, so that other tasks of the runtime, such as calls, get a turn in between.
 
 use tokio::task::yield_now;
 
-/// Does `work` on each of them, `piece` of them at a time.
+/// Calls `work` for each item, and yields to other tasks after every `piece` items.
 ///
 /// # Cancel safety
 /// Dropping the future drops the results so far.

@@ -4,7 +4,7 @@ use crate::config::{Hint, Hints, Selector};
 use crate::glob::{is_match, may_match_after};
 use crate::name::ServerName;
 
-/// What selectors ask about a tool.
+/// The facts about a tool that selectors look at.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) exposed: &'a str,
@@ -13,11 +13,11 @@ pub(crate) struct Facts<'a> {
     pub(crate) hints: &'a Hints,
 }
 
-/// What is known of the tools of a server before it lists any.
+/// What is known of a server's tools before it lists any.
 #[derive(Debug)]
 pub(crate) struct Range<'a> {
     pub(crate) server: &'a ServerName,
-    /// What its exposed names begin with; `None` if they may begin with anything.
+    /// The prefix of its exposed names; `None` if they may start with anything.
     pub(crate) prefix: Option<&'a str>,
     /// Every tag that one of its tools may have.
     pub(crate) tags: &'a [&'a str],
@@ -33,8 +33,8 @@ pub(crate) fn matches(selectors: &[Selector], facts: &Facts<'_>) -> bool {
     })
 }
 
-/// Reports whether a tool of which this is said has that hint. Silence is no word, except that a tool which is not said
-/// to only read counts as one that writes.
+/// Reports whether a tool with these hints matches a hint selector. A hint that is not given matches nothing, except
+/// that a tool that is not said to be read-only counts as one that writes.
 pub(crate) fn has(hints: &Hints, hint: Hint) -> bool {
     match hint {
         Hint::ReadOnly => hints.read_only_hint == Some(true),

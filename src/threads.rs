@@ -1,14 +1,14 @@
 //! The threads on which connections of clients are served: their numbers, and how many a host has.
 //!
-//! Each thread has its own pool of an HTTP client, for example; the pools are found by the number of the thread.
+//! Some things exist once per thread, such as the pools of an HTTP client; they are found by the thread's number.
 
 use std::cell::Cell;
 #[cfg(feature = "server")]
 use std::thread::available_parallelism;
 
-/// The most threads that a host has for connections.
+/// The most threads that a host uses for connections.
 pub(crate) const MOST: usize = 32;
-/// The most threads that it has unless the config says a number.
+/// The most threads that a host uses by default.
 #[cfg(feature = "server")]
 const USUAL: usize = 8;
 
@@ -27,8 +27,8 @@ pub(crate) fn set_number(number: usize) {
     NUMBER.set(number);
 }
 
-/// Returns how many threads a host has for connections unless the config says a number: one on one or two cores, where
-/// clients and servers run, too, else one for each core, and 8 at most.
+/// Returns the default number of threads for connections: one on one or two cores, because clients and servers run
+/// there, too, else one for each core, and at most 8.
 #[cfg(feature = "server")]
 pub(crate) fn usual() -> usize {
     match available_parallelism().map_or(1, usize::from) {

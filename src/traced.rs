@@ -1,7 +1,7 @@
-//! The place of one call in a trace, and its attempts at servers: what spans are made of.
+//! The place of one call in a trace, and its attempts at servers: the data from which spans are created.
 //!
-//! **Invariant:** a call has one only if traces are sent and its method is a call. A call that is parked goes on after its
-//! request has ended: its later attempts are told one by one ([`Late`]). Each attempt is told once.
+//! **Invariant:** a call has a [`Traced`] only if traces are sent and its method is a call. A parked call continues
+//! after its request has ended; its later attempts are reported one by one ([`Late`]). Each attempt is reported once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,16 +19,16 @@ use crate::protocol::TraceParent;
 const ATTEMPTS: usize = 16;
 /// The most events of one attempt.
 const EVENTS: usize = 16;
-/// How many bytes of the hash of a session's id are told.
+/// How many bytes of the hash of a session's id are shown.
 const HASHED: usize = 16;
-/// The events of progress: the first one and the last one are kept.
+/// The names of progress events: only the first and the last one are kept.
 const FIRST: &str = "progress first";
 const LAST: &str = "progress last";
 
 /// Where a request comes from, as its door knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
-    /// What the header `traceparent` of its HTTP request says.
+    /// The header `traceparent` of its HTTP request.
     pub(crate) parent: Option<TraceParent>,
     /// A hash of its session's id.
     pub(crate) session: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Origin {
     pub(crate) id: Option<String>,
 }
 
-/// Is told of an attempt that ended after its call's request.
+/// A callback for attempts that end after the request of their call.
 pub(crate) type Late = Box<dyn Fn(Attempt) + Send>;
 
 /// One call in its trace.
@@ -53,13 +53,13 @@ pub(crate) struct Traced {
 
 #[derive(Default)]
 struct State {
-    /// The attempts that nobody was told of yet.
+    /// The attempts that were not reported yet.
     attempts: Vec<Attempt>,
-    /// How many attempts there were.
+    /// The number of attempts so far.
     begun: usize,
     /// The wait for a turn before the next attempt.
     queued: Option<Event>,
-    /// Whether the call goes on after its request.
+    /// Whether the call continues after its request.
     is_parked: bool,
     late: Option<Late>,
 }
@@ -67,20 +67,20 @@ struct State {
 /// One request to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub(crate) number: usize,
     pub(crate) span: u64,
     pub(crate) at: SystemTime,
     begun: Instant,
-    /// `None` while it runs.
+    /// How long it took; `None` while it runs.
     pub(crate) took: Option<Duration>,
     pub(crate) sent: Sent,
-    /// Why it failed: a code, or a word.
+    /// Why it failed: an error code, or a word.
     pub(crate) error: Option<String>,
     pub(crate) events: Vec<Event>,
 }
 
-/// What one request to a server is.
+/// A request to a server, described for its span.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     /// The server's name in the config.
@@ -88,7 +88,7 @@ pub(crate) struct Sent {
     /// The id of the request.
     pub(crate) id: u64,
     pub(crate) revision: Cow<'static, str>,
-    /// Whether the server is reached by pipes, not over a network.
+    /// Whether the server is reached through pipes, not over a network.
     pub(crate) by_pipe: bool,
     /// Host and port of the server's URL.
     pub(crate) address: Option<(String, Option<u16>)>,
@@ -112,8 +112,8 @@ impl Event {
 }
 
 impl Traced {
-    /// Makes one for a call with that parent. `samples` says by the id of the trace whether it is exported. Returns `None`
-    /// if the system has no random bytes.
+    /// Creates the trace data of a call with this parent. `samples` decides by the trace id whether it is exported.
+    /// Returns `None` if the system has no random bytes.
     pub(crate) fn new(parent: Option<TraceParent>, samples: impl FnOnce(u128) -> bool) -> Option<Arc<Self>> {
         let span = random()?;
         let trace = match parent {
@@ -123,7 +123,7 @@ impl Traced {
         Some(Arc::new(Self { trace, span, parent, is_sampled: samples(trace), state: Mutex::default() }))
     }
 
-    /// Begins an attempt. Returns its `traceparent`; `None` if there were too many.
+    /// Begins an attempt. Returns its `traceparent`; `None` if there were too many attempts.
     pub(crate) fn attempt(&self, sent: Sent) -> Option<TraceParent> {
         let mut state = lock(&self.state);
         let span = (state.begun < ATTEMPTS).then(random).flatten()?;
@@ -134,19 +134,19 @@ impl Traced {
         Some(TraceParent { trace: self.trace, span, flags: u8::from(self.is_sampled) })
     }
 
-    /// Notes that something happened in the last attempt.
+    /// Records an event in the last attempt.
     pub(crate) fn event(&self, name: &'static str) {
         if let Some(last) = lock(&self.state).attempts.last_mut().filter(|last| last.took.is_none()) {
             last.note(name);
         }
     }
 
-    /// Notes that the call waited for its turn until now.
+    /// Records that the call has waited for its turn until now.
     pub(crate) fn queued(&self, waited: Duration) {
         lock(&self.state).queued = Some(Event { waited: Some(waited), ..Event::now("queued") });
     }
 
-    /// Notes that the call goes on after its request.
+    /// Records that the call continues after its request.
     pub(crate) fn is_parked(&self) {
         lock(&self.state).is_parked = true;
     }
@@ -160,8 +160,8 @@ impl Traced {
         }
     }
 
-    /// Ends the request. Returns its attempts, and its wait for a turn if no attempt followed. An attempt that still runs
-    /// ends now; if the call goes on, it is told to `late` when it ends, and so are all that follow.
+    /// Ends the request. Returns its attempts, and its wait for a turn if no attempt followed. An attempt that still
+    /// runs ends now. But if the call continues, that attempt and all later ones are reported to `late` when they end.
     pub(crate) fn end(&self, late: impl FnOnce() -> Late) -> (Vec<Attempt>, Option<Event>) {
         let mut state = lock(&self.state);
         if state.is_parked {
@@ -176,14 +176,14 @@ impl Traced {
 }
 
 impl State {
-    /// Ends the attempt that runs.
+    /// Ends the current attempt as cancelled.
     fn cut_off(&mut self) {
         if let Some(last) = self.attempts.last_mut().filter(|last| last.took.is_none()) {
             last.over(Some("cancelled".to_owned()));
         }
     }
 
-    /// Tells of all attempts, if the request has ended.
+    /// Reports all attempts, if the request has ended.
     fn tell(&mut self) {
         if let Some(late) = &self.late {
             self.attempts.drain(..).for_each(late);
@@ -225,7 +225,7 @@ impl Attempt {
     }
 }
 
-/// Returns a hash of the id of a session, as spans tell it: whoever has the id itself can use the session.
+/// Returns the hash of a session's id that spans show. The id itself must stay secret: it gives access to the session.
 pub(crate) fn hashed(id: &[u8]) -> String {
     hex::encode(&Sha256::digest(id)[..HASHED])
 }

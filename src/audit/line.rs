@@ -29,7 +29,7 @@ pub(super) struct Line {
     pin: Option<String>,
     /// The view that the client uses.
     view: Option<String>,
-    /// What rules say of the call; null if there are none for it.
+    /// The verdict of the rules on the call; null if no rules apply to it.
     verdict: Option<VerdictLine>,
     /// The hash of the raw bytes of `arguments`.
     arguments: Option<String>,
@@ -41,16 +41,16 @@ pub(super) struct Line {
     bytes_in: usize,
     bytes_out: usize,
     duration_ms: u64,
-    /// Whether the answer was given before, and kept (`cache`).
+    /// Whether the answer came from the cache (`cache`).
     #[serde(skip_serializing_if = "is_false")]
     cached: bool,
-    /// Whether the client got a part of the result (`results`).
+    /// Whether the client got only the beginning of the result (`results`).
     #[serde(skip_serializing_if = "is_false")]
     cut: bool,
-    /// Why the host made the call for a client that had made another one.
+    /// Why the host made this call itself, on behalf of another call of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<&'static str>,
-    /// The name of the script, if it is one.
+    /// The name of the script, if the call runs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     script: Option<String>,
     /// The name of the script that made the call.
@@ -63,14 +63,14 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// What rules say of a call.
+/// The verdict of the rules on a call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VerdictLine {
     verdict: &'static str,
     rule: Option<String>,
     enforced: bool,
-    /// What became of asking a person.
+    /// The outcome of asking a person.
     asked: Option<&'static str>,
 }
 

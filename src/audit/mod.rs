@@ -53,7 +53,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Trouble {
     now: Mutex<Option<String>>,
-    /// Where lines are counted.
+    /// The counters to which written lines are added.
     counts: OnceLock<Counts>,
 }
 
@@ -87,7 +87,7 @@ impl Audit {
 }
 
 impl Audit {
-    /// Counts its lines there.
+    /// Sets the counters to which written lines are added.
     pub(crate) fn count_in(&self, counts: &Counts) {
         let _ = self.0.trouble.counts.set(counts.clone());
     }

@@ -85,12 +85,12 @@ impl Attempt {
         })
     }
 
-    /// Lets `ongoing` tell what becomes of it.
+    /// Reports the start and the end of this login through `ongoing`.
     pub(super) fn tells(self, ongoing: Ongoing) -> Self {
         Self { ongoing, ..self }
     }
 
-    /// Ends it.
+    /// Ends the login; `is_done` says whether the user is signed in.
     pub(super) fn end(self, is_done: bool) {
         self.ongoing.end(is_done);
     }
@@ -206,7 +206,7 @@ mod tests {
         assert!(matches!(made(issuer(false, false)), Err(Error::Metadata { .. })));
     }
 
-    /// Answers the attempt with a query, in which STATE becomes the attempt's state.
+    /// Gives the attempt a redirect with this query, in which STATE becomes the attempt's state.
     fn back(attempt: &Attempt, query: &str) -> Result<String, Error> {
         attempt.code(&format!("http://127.0.0.1:4321/callback?{}", query.replace("STATE", &attempt.state)), LOGIN)
     }

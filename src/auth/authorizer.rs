@@ -64,7 +64,7 @@ pub(crate) struct Authorizer {
     pub(super) refreshes: [AtomicU64; 2],
 }
 
-/// Which of its retries one request has already used up: with a new token, with more scopes, and with a nonce.
+/// Which retries one request has already used up: with a new token, with more scopes, and with a nonce.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     replayed: bool,

@@ -302,7 +302,7 @@ mod tests {
             let _ = challenges([header.as_bytes()]);
         }
 
-        /// Whatever is written by the rules is read as intended.
+        /// Any header that follows the grammar is parsed as intended.
         #[test]
         fn h75_there_and_back(all in prop::collection::vec(
             ("[A-Za-z][a-z0-9-]{0,8}", prop::collection::btree_map("[a-z][a-z_]{0,8}", "[ -~\u{e4}]{0,20}", 1..5)), 0..6

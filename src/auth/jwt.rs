@@ -49,7 +49,7 @@ impl Key {
         Some(json!({ "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y) }))
     }
 
-    /// Returns a signed JWT with these claims and this header, to which it adds the algorithm.
+    /// Returns a signed JWT with these claims and this header. Adds the algorithm to the header.
     pub(super) fn sign(&self, mut header: Value, claims: &Value) -> Result<String, Error> {
         header["alg"] = self.algorithm().into();
         let text = format!("{}.{}", encoded(&header), encoded(claims));

@@ -72,7 +72,7 @@ pub(crate) struct Keychain {
     pub(super) limits: Arc<config::Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// Who is told what becomes of logins.
+    /// Who is notified of logins that begin and end.
     pub(super) told: Arc<Told>,
 }
 
@@ -113,7 +113,7 @@ impl Keychain {
         }
     }
 
-    /// Sets who is told what becomes of logins. Only the first call has an effect.
+    /// Sets the callback that is notified of logins. Only the first call has an effect.
     pub(crate) fn tell_logins(&self, tell: impl Fn(LoginNews<'_>) + Send + Sync + 'static) {
         self.told.set(tell);
     }

@@ -135,7 +135,7 @@ impl Authorizer {
         Ok(hint)
     }
 
-    /// Forgets failed attempts, because the user acts now.
+    /// Forgets failed attempts, so that a login that the user starts now is not held back by them.
     pub(super) async fn try_anew(&self) {
         *self.progress.lock().await = Progress::default();
     }

@@ -1,19 +1,20 @@
-//! One login while it goes on, and who is told what becomes of it.
+//! A browser or device login in progress, and the notices that it has begun and ended.
 //!
-//! **Invariant:** each login that is told to begin is told to end once. One that is dropped without an end has failed.
+//! **Invariant:** each login whose beginning is reported ends with one report. A login that is dropped counts as
+//! failed.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-/// News of a login.
+/// A notice that a login has begun or ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoginNews<'a> {
     /// The server's name in the config.
     pub(crate) server: &'a str,
-    /// When it began.
+    /// When the login began.
     pub(crate) begun: SystemTime,
-    /// Whether the user is signed in; `None` if the login begins.
+    /// Whether the user is signed in; `None` in the notice that the login begins.
     pub(crate) end: Option<bool>,
 }
 
@@ -31,12 +32,12 @@ pub(crate) struct LoginEnd {
 
 type Tell = dyn Fn(LoginNews<'_>) + Send + Sync;
 
-/// Is told of logins.
+/// The callback that is notified of logins.
 #[derive(Default)]
 pub(super) struct Told(OnceLock<Box<Tell>>);
 
 impl Told {
-    /// Sets who is told. Only the first call has an effect.
+    /// Sets the callback. Only the first call has an effect.
     pub(super) fn set(&self, tell: impl Fn(LoginNews<'_>) + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(tell));
     }
@@ -48,7 +49,7 @@ impl fmt::Debug for Told {
     }
 }
 
-/// A login that goes on. The default tells nobody.
+/// A login in progress, which reports its end. The default value reports nothing.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing(Option<Telling>);
 
@@ -60,14 +61,14 @@ struct Telling {
 }
 
 impl Ongoing {
-    /// Begins a login to this server.
+    /// Reports that a login to this server begins.
     pub(super) fn begin(told: &Arc<Told>, server: &Arc<str>) -> Self {
         let telling = Telling { told: told.clone(), server: server.clone(), begun: SystemTime::now() };
         telling.tell(None);
         Self(Some(telling))
     }
 
-    /// Ends it.
+    /// Reports that the login has ended; `is_done` says whether the user is signed in.
     pub(super) fn end(mut self, is_done: bool) {
         self.over(is_done);
     }

@@ -165,19 +165,19 @@ impl Server {
         Self { validate: Some(validate), ..self }
     }
 
-    /// Gives all its tools these tags, by which selectors of views find them. They are never sent.
+    /// Gives all its tools these tags, with which selectors of views name them. They are never sent to clients.
     #[must_use]
     pub fn tags(self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { tags: texts(tags), ..self }
     }
 
-    /// Sets what becomes of the tools whose names, as the server has them, match a glob.
+    /// Sets the settings of the tools whose names, as the server has them, match a glob.
     #[must_use]
     pub fn tool(self, glob: &str, settings: ToolSettings) -> Self {
         Self { tools: self.tools.with(glob, settings), ..self }
     }
 
-    /// Sets what the server gets when it asks for roots.
+    /// Sets the roots that the server gets when it asks for them.
     #[must_use]
     pub fn roots(self, roots: Roots) -> Self {
         Self { roots, ..self }
@@ -239,7 +239,7 @@ impl Stdio {
         Self { cwd: Some(folder.into()), ..self }
     }
 
-    /// Sets what the program may read, write, and reach.
+    /// Sets what the program may read, write, and connect to.
     #[must_use]
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         Self { sandbox: Some(sandbox), ..self }
@@ -324,14 +324,14 @@ impl HostSettings {
         Self { startup_wait, ..self }
     }
 
-    /// Sets how long a call may be silent before a client that wants progress gets some of the host itself; 0 means
-    /// never.
+    /// Sets how long a call may be silent before the host itself sends progress to a client that wants progress; 0
+    /// means never.
     #[must_use]
     pub fn heartbeat(self, heartbeat: Duration) -> Self {
         Self { heartbeat, ..self }
     }
 
-    /// Sets how long after it began a session over HTTP can be taken up again by its id; 0 means never.
+    /// Sets for how long, after a session over HTTP began, a client can resume it by its id; 0 means never.
     #[must_use]
     pub fn session_life(self, session_life: Duration) -> Self {
         Self { session_life, ..self }
@@ -349,7 +349,7 @@ impl HostSettings {
         Self { rates, ..self }
     }
 
-    /// Sets how much is kept of the answers that calls may be given again.
+    /// Sets how much of the answers to calls is cached.
     #[must_use]
     pub fn cache(self, cache: AnswerCache) -> Self {
         Self { cache, ..self }
@@ -418,7 +418,7 @@ impl HostSettings {
         self
     }
 
-    /// Sets what the processes of servers may do whose entries do not say it.
+    /// Sets the sandbox of servers whose entries do not have one.
     #[must_use]
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         Self { sandbox: Some(sandbox), ..self }
@@ -448,13 +448,13 @@ impl HostSettings {
         Self { metrics, ..self }
     }
 
-    /// Sets where servers are looked up to be installed.
+    /// Sets the registry in which servers are looked up.
     #[must_use]
     pub fn registry(self, registry: Registry) -> Self {
         Self { registry, ..self }
     }
 
-    /// Sets to whom the page at `/` is served.
+    /// Sets who may open the page at `/`.
     #[must_use]
     pub fn console(self, console: Console) -> Self {
         Self { console, ..self }
@@ -466,13 +466,13 @@ impl HostSettings {
         Self { join: Some(join), ..self }
     }
 
-    /// Sets how long a daemon that was started by `join` stays after its last client has left.
+    /// Sets how long a daemon that `join` started keeps running after its last client has left.
     #[must_use]
     pub fn idle_exit(self, idle_exit: Duration) -> Self {
         Self { idle_exit, ..self }
     }
 
-    /// Sets how many threads serve connections of clients: from 1 to 32.
+    /// Sets how many threads serve connections of clients, from 1 to 32.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads.clamp(1, crate::threads::MOST)), ..self }

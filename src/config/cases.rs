@@ -1,7 +1,7 @@
-//! Cases for `mcp-host policy test`: requests, and what the rules of a config should say of them.
+//! Test cases for `mcp-host policy test`: requests, and what the rules of a config should decide about them.
 //!
-//! In: the text of a file, a list of cases or an object with that list under `cases`. Out: [`Case`]s. An unknown key is a
-//! mistake: a case that does not say what its writer means tests nothing.
+//! In: the text of a file, which is a list of cases or an object with that list under `cases`. Out: [`Case`]s. An
+//! unknown key is an error: a case that does not say what its writer means tests nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ const KEYS: [&str; 17] = [
 /// The deepest nesting of a value.
 const DEEPEST: usize = 64;
 
-/// A request, and what the rules of a config should say of it.
+/// A request, and what the rules of a config should decide about it.
 ///
 /// ```
 /// use mcp_host::config::{Audience, Case, Decision};
@@ -50,41 +50,41 @@ const DEEPEST: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Case {
-    /// The file and the line of the case; empty and 0 for one that a program made.
+    /// The file and the line of the case; an empty path and 0 for a case that was built in code.
     pub place: (PathBuf, usize),
     /// What the case is about, for people.
     pub title: Option<String>,
-    /// What is done.
+    /// What the request does.
     pub action: Action,
-    /// What is asked for.
+    /// The tool, prompt, or resource that it is for.
     pub target: Target,
-    /// The alias of the server; `None` means that the name of the tool or prompt begins with it.
+    /// The alias of the server; `None` means that the name of the tool or prompt starts with it.
     pub server: Option<String>,
-    /// The server's own name of what is asked for; `None` means what follows the alias.
+    /// The server's own name of the target; `None` means the part of its name after the alias.
     pub raw_name: Option<String>,
-    /// Who asks: a client, a subject, or the local user.
+    /// The caller: a client, a subject, or the local user.
     pub principal: Audience,
-    /// What its token claims.
+    /// The claims of its token.
     pub claims: Option<Map<String, Json>>,
     /// The scopes of its token.
     pub scopes: Vec<String>,
-    /// What the client calls itself, and its version.
+    /// The name and the version that the client states for itself.
     pub client: (String, Option<String>),
     /// The view; `None` means the default one.
     pub view: Option<String>,
-    /// What the server says of the tool.
+    /// The hints of the tool, as the server states them.
     pub hints: Hints,
-    /// The tags of the tool besides those of the config.
+    /// The tags of the tool in addition to those in the config.
     pub tags: Vec<String>,
     /// The arguments, a JSON object.
     pub arguments: Option<Raw>,
-    /// What should be said.
+    /// The expected decision; `None` expects nothing.
     pub expect: Option<Decision>,
-    /// The rule that should say it.
+    /// The rule that should have decided.
     pub rule: Option<String>,
 }
 
-/// What a case asks for.
+/// What a request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -94,12 +94,12 @@ pub enum Target {
     Prompt(String),
     /// The resource with this URI.
     Resource(String),
-    /// Nothing of a server: it asks the client by itself.
+    /// No tool, prompt, or resource: a server asks the client something on its own.
     Nothing,
 }
 
 impl Case {
-    /// Returns the call of a tool by the local user.
+    /// Returns a case in which the local user calls a tool.
     #[must_use]
     pub fn tool(name: &str) -> Self {
         Self {
@@ -127,12 +127,12 @@ impl Config {
     /// Reads a file of cases for the rules of this config.
     ///
     /// # Errors
-    /// When the text has mistakes: all of them.
+    /// Fails if the text has mistakes, and returns all of them.
     pub fn cases(&self, text: &str, syntax: Syntax, file: impl AsRef<Path>) -> Result<Vec<Case>, Error> {
         let mut report = Report::default();
         let cases = self.read_cases(text, syntax, file.as_ref(), &mut report);
         let (problems, notes) = report.finish();
-        // A note is about what is ignored, and nothing of a case may be.
+        // A note is about an ignored key or value, and nothing of a case may be ignored.
         let problems: Vec<_> = problems.into_iter().chain(notes).collect();
         if problems.is_empty() { Ok(cases) } else { Err(Error::Invalid { problems }) }
     }
@@ -246,7 +246,7 @@ impl Config {
         }
     }
 
-    /// Returns the alias of the server whose prefix the name of a case has, and what follows.
+    /// Returns the alias of the server whose prefix the name in a case has, and the rest of the name.
     pub(crate) fn server_of<'a>(&'a self, case: &'a Case) -> Option<(&'a str, &'a str)> {
         let (Target::Tool(name) | Target::Prompt(name)) = &case.target else { return None };
         let split = |alias: &'a str| {
@@ -298,7 +298,7 @@ fn client(field: &Field<'_>, report: &mut Report) -> (String, Option<String>) {
 }
 
 fn object(field: &Field<'_>, report: &mut Report) -> Option<Map<String, Json>> {
-    // An object with a key twice is told by opening it.
+    // Opening the object reports duplicate keys.
     field.fields(report)?;
     match json(field.node, DEEPEST, &mut Vec::new()) {
         Some(Json::Object(members)) => Some(members),

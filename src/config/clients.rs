@@ -1,7 +1,8 @@
-//! The MCP clients whose files are known: where each keeps its servers, how it names a server at a URL, and how many tools
-//! it takes. One table; pure.
+//! The MCP clients whose files are known: where each keeps its servers, how it writes a server with a URL, and how many
+//! tools it accepts. One table; pure.
 //!
-//! The shapes themselves are in `shape.rs` and `edit/entry.rs`; this file says which client has which. Start with [`ALL`].
+//! The formats themselves are in `shape.rs` and `edit/entry.rs`; this file says which client uses which. Start with
+//! [`ALL`].
 
 use std::path::{Path, PathBuf};
 
@@ -19,33 +20,33 @@ use super::vars::Vars;
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Client {
-    /// The word for it on a command line.
+    /// Its id on a command line.
     pub id: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// How many tools it takes at most, if it has a limit.
+    /// The most tools that it accepts, if it has a limit.
     pub tools: Option<usize>,
-    /// With what its name for itself begins, in lower case, when it connects; empty if that decides nothing.
+    /// The start of the name that it states when it connects, in lower case; empty if the name decides nothing.
     says: &'static [&'static str],
-    /// Its files in a project, by their paths in the project's folder.
+    /// Its files in a project, relative to the project's folder.
     pub projects: &'static [&'static str],
-    /// The places of its own file; the first one that exists counts.
+    /// The paths of its own file; the first one that exists counts.
     files: &'static [Place],
-    /// A folder that tells that the client is installed, if that is not the folder of its file.
+    /// A folder that shows that the client is installed, if that is not the folder of its file.
     sign: Option<Place>,
-    /// The keys under which the file has its servers.
+    /// The keys under which the file keeps its servers.
     pub(super) root: &'static [&'static str],
     pub(super) flavor: Flavor,
-    /// How a server at a URL is written; `None` if the client only starts programs.
+    /// How it writes a server with a URL; `None` if the client only starts programs.
     pub(super) address: Option<Address>,
 }
 
-/// How a client writes a server that speaks Streamable HTTP.
+/// How a client writes a server that uses Streamable HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Address {
-    /// By its flavor, without a word for the transport where that has none.
+    /// As its flavor does, without a word for the transport if the flavor has none.
     Bare,
-    /// By its flavor, with a word for the transport.
+    /// As its flavor does, with a word for the transport.
     Typed,
     /// With the URL under this key.
     Under(&'static str),
@@ -91,7 +92,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Returns the folders that an environment names. A relative path names none.
+    /// Returns the folders that the environment variables name. Relative paths are ignored.
     #[must_use]
     pub fn of(vars: &Vars) -> Self {
         let variable = |name: &str| vars.path(name).filter(|path| path.is_absolute());
@@ -129,7 +130,7 @@ impl Folders {
 }
 
 impl Client {
-    /// Returns the client with this word.
+    /// Returns the client with this id.
     #[must_use]
     pub fn named(id: &str) -> Option<&'static Self> {
         ALL.iter().find(|client| client.id == id)
@@ -138,14 +139,14 @@ impl Client {
     /// Returns the client whose file this is, by the end of its path.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<&'static Self> {
-        // `config.toml` alone is anybody's.
+        // The file name `config.toml` alone identifies no client.
         let is_place = |place: &Place| {
             !matches!(place.0, Base::Claude | Base::Codex) && file.is_absolute() && file.ends_with(place.1)
         };
         ALL.iter().find(|client| client.files.iter().any(is_place))
     }
 
-    /// Returns the places of its own file, the best one first.
+    /// Returns the paths of its own file, the preferred one first.
     #[must_use]
     pub fn files(&self, folders: &Folders) -> Vec<PathBuf> {
         self.files.iter().filter_map(|place| folders.find(*place)).collect()
@@ -160,13 +161,13 @@ impl Client {
         }
     }
 
-    /// Reports whether it can be given a URL. The others only start programs.
+    /// Reports whether it accepts a URL. Other clients only start programs.
     #[must_use]
     pub fn takes_urls(&self) -> bool {
         self.address.is_some()
     }
 
-    /// Reports whether it gives the programs that it starts nothing but `PATH` of its environment.
+    /// Reports whether it passes only `PATH` of its environment to the programs that it starts.
     #[must_use]
     pub fn hides_home(&self) -> bool {
         self.flavor == Flavor::Copilot
@@ -198,13 +199,13 @@ const PLAIN: Client = Client {
     address: Some(Address::Bare),
 };
 
-/// Returns how many tools a client takes at most that calls itself so; `None` if that is not known.
+/// Returns the most tools that a client with this name accepts; `None` if that is not known.
 pub(crate) fn tools_of(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     ALL.iter().find(|client| client.says.iter().any(|start| name.starts_with(start)))?.tools
 }
 
-/// All clients, in the order in which their files are looked at.
+/// All clients, in the order in which their files are searched.
 pub static ALL: &[Client] = &[
     Client {
         id: "claude-code",

@@ -1,5 +1,5 @@
-//! Whether the config gives a server credentials. What such a server answers belongs to one account and must not be
-//! shared.
+//! Decides whether the config gives a server credentials. The answers of such a server belong to one account and must
+//! not be shared.
 //!
 //! **Invariant:** every type is destructured, so that a new field does not compile until this file says whether it
 //! brings credentials. Not covered here: the OAuth token of a user who has signed in, which is not in the config.
@@ -36,7 +36,7 @@ impl Server {
             rename: _,
             tags: _,
             validate: _,
-            // A preset from a variable is among the secrets, too.
+            // A preset value from a variable is among the secrets already.
             tools: _,
             roots: _,
             prefix: _,

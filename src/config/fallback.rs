@@ -1,6 +1,6 @@
-//! `fallback` of a tool: another tool that gets a call which this one did not serve.
+//! `fallback` of a tool: another tool that gets a call if this one failed to serve it.
 //!
-//! In: a name, or an object. Out: [`Fallback`]. A regular expression that cannot be read is a mistake of the config.
+//! In: a name, or an object. Out: [`Fallback`]. An invalid regular expression is an error of the config.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::report::Report;
 use super::syntax::Value;
 
 words! {
-    /// A failure after which a call goes to another tool.
+    /// A failure after which a call is sent to another tool.
     pub enum FallbackOn {
         /// The server has no usable connection.
         #[default]
@@ -20,12 +20,13 @@ words! {
         Overloaded = "overloaded",
         /// The call is over a rate of the config.
         RateLimited = "rate_limited",
-        /// The server gave no answer in time. Only for tools that may run twice: what became of the call is unknown.
+        /// The server did not answer in time. Only for tools that may run twice, because the outcome of the call is
+        /// unknown.
         Timeout = "timeout",
     }
 }
 
-/// The tool that gets a call which another one did not serve, and after which failures it does.
+/// The tool that gets a call if another one failed to serve it, and after which failures.
 ///
 /// ```
 /// use mcp_host::config::{Fallback, FallbackOn, ToolSettings};
@@ -42,7 +43,7 @@ pub struct Fallback {
     pub tool: String,
     /// The failures after which it gets the call.
     pub on: Vec<FallbackOn>,
-    /// Finds the text of errors of the tool itself after which the other one gets the call.
+    /// If this matches the text of an error that the tool itself returned, the other tool gets the call.
     pub(crate) pattern: Option<Pattern>,
 }
 
@@ -70,18 +71,18 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
-    /// Reports whether it is found in a text.
+    /// Reports whether the expression matches somewhere in a text.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-/// The failures that are meant if the config names none.
+/// The failures that apply if the config names none.
 const USUAL: [FallbackOn; 3] = [FallbackOn::Unavailable, FallbackOn::Overloaded, FallbackOn::RateLimited];
 
 impl Fallback {
-    /// Returns the fallback to the tool that clients know by this name, after the failures that are meant if nothing
-    /// is said: `unavailable`, `overloaded`, and `rate_limited`.
+    /// Returns the fallback to the tool that clients know by this name, after the default failures: `unavailable`,
+    /// `overloaded`, and `rate_limited`.
     #[must_use]
     pub fn to(tool: impl Into<String>) -> Self {
         Self { tool: tool.into(), on: USUAL.to_vec(), pattern: None }
@@ -93,10 +94,11 @@ impl Fallback {
         Self { on: on.into_iter().collect(), ..self }
     }
 
-    /// Sets a regular expression. A call goes to the other tool also if this finds the text of an error of the tool.
+    /// Sets a regular expression. If it matches the text of an error that the tool returned, the other tool gets the
+    /// call, too.
     ///
     /// # Errors
-    /// When the text is no regular expression.
+    /// Fails if the text is not a regular expression.
     pub fn matching(self, pattern: &str) -> Result<Self, BadPattern> {
         let compiled = regex_lite::Regex::new(pattern).map_err(|error| BadPattern(error.to_string()))?;
         Ok(Self { pattern: Some(Pattern(Arc::new(compiled))), ..self })

@@ -1,13 +1,13 @@
 //! Config keys that only one client uses, and features that only other clients have.
 //!
-//! A key is read if it has a meaning here. A key that asks for a feature that this host lacks causes a note to the
+//! A key is read if it has a meaning here. A key that asks for a feature that mcp-host lacks causes a note to the
 //! user.
 
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::{Server, Start};
 
-/// Config keys for features that this host lacks, each with the note about it.
+/// Config keys for features that mcp-host lacks, each with the note about it.
 const LACKING: [(&str, &str); 9] = [
     ("sandbox", NO_SANDBOX),
     ("sandboxEnabled", NO_SANDBOX),
@@ -36,7 +36,7 @@ pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Re
     own.finish(&["autoStart", "suppressedTools"], report);
 }
 
-/// Notes each key that asks for a feature that this host lacks.
+/// Notes each key that asks for a feature that mcp-host lacks.
 pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     for (name, what) in LACKING {
         let Some(field) = fields.take(&[name], report) else { continue };

@@ -189,7 +189,7 @@ mod tests {
         let mut config =
             parse_str(text, Syntax::Toml, "f.toml", &Vars::default()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(config.notes, [], "{text}");
-        // Of each text the hash of the entry is another one.
+        // The hash of an entry differs with its text.
         config.servers.iter_mut().for_each(|server| server.entry = None);
         config
     }
@@ -204,7 +204,7 @@ mod tests {
             for word in words {
                 assert!(comment.contains(word), "{key}: {word} is not told of");
             }
-            // These have no default to show.
+            // These keys have no default to show.
             if !["description", "validate"].contains(&&*key) {
                 assert_eq!(read(&format!("[s]\ncommand = 'c'\n{code}")).servers, plain, "{key}");
             }

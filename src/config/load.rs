@@ -31,7 +31,7 @@ const FILE: u64 = 16 * 1024 * 1024;
 pub struct LoadRequest {
     /// Files named by the user. An entry of a later file replaces an earlier entry with the same server name.
     pub files: Vec<PathBuf>,
-    /// Texts to read in place of files, by their paths as `files` names them: a config that is not written yet.
+    /// Texts to read in place of the files with these paths in `files`: for a config that is not written yet.
     pub texts: Vec<(PathBuf, String)>,
     /// The environment variables.
     pub vars: Vars,
@@ -46,13 +46,13 @@ pub struct LoadRequest {
     /// The directory of the project whose servers to take from Claude Code's own file. `None` means the project of the
     /// working directory.
     pub project_directory: Option<PathBuf>,
-    /// The client whose file is edited, if the user named it; else the path tells.
+    /// The client whose file is edited, if the user named it; otherwise the path identifies it.
     pub client: Option<&'static Client>,
     /// Whether the files in `files` were found in the working directory, and so belong to a project.
     pub project: bool,
     /// Which servers of project configs the user has approved.
     pub approved: Approved,
-    /// Whether to leave the lock unread, because it is to be written anew.
+    /// Whether not to read the lock, because it is about to be rewritten.
     pub without_lock: bool,
     /// Host settings that override all others: the path below `host`, and the value, written as in a variable.
     pub flags: Vec<(String, String)>,
@@ -114,7 +114,7 @@ impl LoadRequest {
         }
     }
 
-    /// Returns the places where the user's own config may be.
+    /// Returns the paths at which the user's own config may be.
     pub fn users(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.config_home.iter().cloned().collect();
         if cfg!(target_os = "macos") {
@@ -139,7 +139,7 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     loader.lock_beside = files.first().filter(|_| !request.without_lock).cloned();
     loader.without_lock = request.without_lock;
     if project {
-        // What it approves is part of what the user approves of the project's servers.
+        // The lock's approvals are part of what the user approves for the project's servers.
         loader.read_lock(None);
     }
     for file in files {
@@ -177,7 +177,7 @@ struct Loader<'a> {
     approved: Option<&'a Approved>,
     /// The lock of the project.
     lock: Option<Lock>,
-    /// The config file beside which a lock may be; `None` for a text.
+    /// The config file beside which to look for a lock; `None` for a text.
     lock_beside: Option<PathBuf>,
     without_lock: bool,
     stand: Stand<'a>,
@@ -232,8 +232,7 @@ impl<'a> Loader<'a> {
         None
     }
 
-    /// Reads the settings of the host in the user's own file, and nothing else of it. A project's config does not switch
-    /// them off.
+    /// Reads only the host settings of the user's own file. A project's config cannot turn them off.
     fn read_host(&mut self, file: &Path) {
         let Some(text) = self.read_file(file) else { return };
         let Some((_, root, file)) = self.parse(&text, Syntax::of(file), file) else { return };
@@ -265,7 +264,7 @@ impl<'a> Loader<'a> {
         self.reads.take(&own);
     }
 
-    /// Returns what the lock says of the server with this alias.
+    /// Returns what the lock approves for the server with this alias.
     fn locked(&self, alias: &str) -> Option<&Locked> {
         self.lock.as_ref()?.servers.get(alias)
     }
@@ -277,7 +276,7 @@ impl<'a> Loader<'a> {
         self.reads = reads;
     }
 
-    /// Parses a file. Returns its number in the report, its content, and its whole path.
+    /// Parses a file. Returns its number in the report, its content, and its absolute path.
     fn parse(&mut self, text: &str, syntax: Syntax, file: &Path) -> Option<(usize, Node, PathBuf)> {
         let number = self.report.add_file(file);
         let root = syntax::parse(text, syntax, number, &mut self.report)?;

@@ -1,8 +1,8 @@
 //! `mcp-host.lock`: which definitions of which servers a team has approved (`docs/approval.md`).
 //!
-//! In: the text of a lock, and entries of servers. Out: for each server whose entry is as it was locked, the pins of what
-//! is approved. `mcp-host lock` writes the file (`pins/locks.rs`). A lock that cannot be read refuses the whole config:
-//! a host that went on without it would approve more than the team did.
+//! In: the text of a lock, and entries of servers. Out: for each server whose entry is unchanged since it was locked,
+//! the pins of the approved definitions. `mcp-host lock` writes the file (`pins/locks.rs`). A lock that cannot be read
+//! refuses the whole config: a host that ignored it would approve more than the team did.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ use crate::hex;
 const NAME: &str = "mcp-host.lock";
 /// The largest lock that is read.
 const MOST: u64 = 16 * 1024 * 1024;
-/// The version that is written.
+/// The version of the file format.
 const VERSION: usize = 1;
 /// The start of the line that shows a project's lock.
 pub(super) const SHOWN: &str = "! mcp-host.lock says which definitions are approved: ";
@@ -51,7 +51,7 @@ pub struct Lock {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Locked {
-    /// The hash of the server's entry in the config. If the entry has another one, nothing here holds.
+    /// The hash of the server's entry in the config. If the entry's hash differs, nothing here applies.
     pub entry: String,
     /// The hash of the instructions, if the server had any.
     pub instructions: Option<String>,
@@ -64,7 +64,7 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Returns a line for people who approve a project, in which the lock stands.
+    /// Returns the line about the lock that is shown to people who approve a project.
     pub(super) fn shown(&self) -> String {
         let mut hash = Sha256::new();
         self.hash_into(&mut hash);
@@ -73,7 +73,7 @@ impl Locked {
         format!("{SHOWN}{count}, {short}")
     }
 
-    /// Adds everything to a hash.
+    /// Adds the content of the lock to a hash.
     pub(super) fn hash_into(&self, hash: &mut Sha256) {
         let Self { entry, instructions, tools, prompts, templates } = self;
         let mut add = |text: &str| {
@@ -92,8 +92,8 @@ impl Locked {
     }
 }
 
-/// Hashes an entry as it is written, with its variables unexpanded. The order of its members and the syntax of the file
-/// make no difference.
+/// Hashes an entry as written, before variables are expanded. The order of its members and the syntax of the file make
+/// no difference.
 pub(super) fn entry_hash(entry: &Node) -> String {
     let mut text = String::new();
     write(entry, true, &mut text);
@@ -101,7 +101,7 @@ pub(super) fn entry_hash(entry: &Node) -> String {
 }
 
 /// Reads the lock of a config: the file that the config names, else the one beside the config. Returns `None` if there
-/// is none, or if it has mistakes, which are reported then.
+/// is none, or if it has mistakes, which are reported.
 pub(super) fn find(named: Option<&Path>, config: Option<&Path>, reads: &Reads, report: &mut Report) -> Option<Lock> {
     let path = match named {
         Some(named) => named.to_owned(),
@@ -119,12 +119,12 @@ pub(super) fn find(named: Option<&Path>, config: Option<&Path>, reads: &Reads, r
     }
 }
 
-/// Returns where the lock of a config file is.
+/// Returns the path of the lock beside a config file.
 pub(super) fn beside(file: &Path) -> Option<PathBuf> {
     Some(place::absolute(file).parent()?.join(NAME))
 }
 
-/// Reads the text of a lock for the fuzzers. Returns what is wrong with it if it is refused.
+/// Reads the text of a lock for the fuzzers. Returns the problems if it is refused.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read(text: &str) -> Result<Lock, Vec<super::Problem>> {
     let mut report = Report::default();
@@ -138,7 +138,7 @@ fn parse(text: &str, file: &Path, report: &mut Report) -> Option<Lock> {
     let before = report.problems();
     let number = report.add_file(file);
     let Some(root) = syntax::parse(text, Syntax::Json, number, report) else {
-        // What helps with a config file does not help here.
+        // The advice for config files does not help with a lock.
         report.advise(before, AGAIN);
         return None;
     };

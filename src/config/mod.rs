@@ -193,7 +193,7 @@ keys! {
         /// The hash of the entry as written, before variables are expanded; `None` if the entry came from code, not from a
         /// file.
         entry: Option<String> = None,
-        /// The definitions that `mcp-host.lock` approves for this server; `None` if no lock has this entry.
+        /// The definitions that `mcp-host.lock` approves for this server; `None` if there is no lock for this entry.
         locked: Option<Locked> = None,
         /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
         /// that it reports are trusted. No config file can set this.
@@ -222,8 +222,8 @@ keys! {
         max_concurrent: count -> usize = 0,
         /// How long a call may wait for its turn under `max_concurrent`.
         queue_timeout: time -> Duration = Duration::from_secs(30),
-        /// How many connections clients that share one have together while all are busy, 1 to 16. It stays 1 for a server
-        /// that asks its clients something.
+        /// How many connections the clients that share one may have together while all are busy, 1 to 16. It is always
+        /// 1 for a server that asks its clients something.
         pool: pool_size -> usize = 1,
         /// Tools, by the server's own names, whose calls may be repeated after a lost connection.
         repeatable: list -> Vec<String> = Vec::new(),
@@ -231,13 +231,13 @@ keys! {
         pin_ignore: pointers -> Vec<String> = Vec::new(),
         /// The user's description of the server.
         description: note -> Option<String> = None,
-        /// Words by which selectors of views find all its tools (`tag:WORD`). They are never sent.
+        /// Tags with which selectors of views name all its tools (`tag:WORD`). They are never sent to clients.
         tags: tags -> Vec<String> = Vec::new(),
-        /// What is checked against the schemas of its tools; `None` means what the host checks.
+        /// What is checked against the schemas of its tools; `None` means that `host.validate` applies.
         validate: some_validation -> Option<Validate> = None,
         /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
-        /// What the server gets when it asks for roots.
+        /// Which roots the server gets when it asks for them.
         roots: roots -> Roots = Roots::Client,
         /// What happens when the connection is lost.
         restart: nested -> Restart = Restart::default(),
@@ -271,7 +271,8 @@ impl Server {
         self.name == name || self.alias.as_str() == name
     }
 
-    /// Reports whether `other` is equal to this, apart from how and where it is written and what is approved of it.
+    /// Reports whether `other` has the same settings, apart from where and how it is written and what is approved for
+    /// it.
     pub fn same_as(&self, other: &Self) -> bool {
         let Self { source, project, entry, locked, .. } = other.clone();
         Self { source, project, entry, locked, ..self.clone() } == *other
@@ -337,7 +338,7 @@ pub struct Stdio {
     pub cwd: Option<PathBuf>,
     /// The package that the command starts. If its tree is locked, the tree is started instead.
     pub package: Option<Package>,
-    /// What the process may read, write, and reach; `None` means what the host says.
+    /// What the process may read, write, and connect to; `None` means that `host.sandbox` applies.
     pub sandbox: Option<Sandbox>,
 }
 
@@ -513,24 +514,24 @@ words! {
         Never = "never",
         /// Only names that another server already has are prefixed.
         Auto = "auto",
-        /// The server is a host itself: its names and URIs stay as they are, and what stands in front of them, the aliases
-        /// of its own servers, belongs to it. A name that another server already has is dropped.
+        /// The server is a host itself: its names and URIs are not changed, and the aliases of its own servers that
+        /// prefix them belong to it. A name that another server already has is dropped.
         Inner = "inner",
     }
 }
 
 impl Prefix {
-    /// Reports whether a name of the server can carry its alias.
+    /// Reports whether a name of the server may be prefixed with its alias.
     pub(crate) fn may_prefix(self) -> bool {
         matches!(self, Self::Always | Self::Auto)
     }
 
-    /// Reports whether a name of the server can stand alone.
+    /// Reports whether a name of the server may be exposed without a prefix.
     pub(crate) fn may_stay(self) -> bool {
         self != Self::Always
     }
 
-    /// Returns how the URIs of the server are exposed, where the host says this of all servers.
+    /// Returns how the URIs of the server are exposed, given the host's setting for all servers.
     pub(crate) fn uris(self, of_host: UriMode) -> UriMode {
         if self.may_prefix() { of_host } else { UriMode::Passthrough }
     }
@@ -557,7 +558,7 @@ keys! {
     }
 }
 
-/// What a server gets when it asks for roots.
+/// Which roots a server gets when it asks for them.
 ///
 /// ```
 /// use mcp_host::config::{Roots, Server, Stdio};

@@ -1,13 +1,13 @@
-//! `package`: which package a server's command starts, and the lock of all that the package needs.
+//! `package`: which package a server's command starts, and the lock of everything that the package needs.
 //!
-//! The member stands beside `command`, so that other programs start the same server by its runner. With a `digest`, this
-//! host starts the locked tree of the store instead (`trees`), and nothing else.
+//! The member is beside `command`, so that other programs can start the same server by its runner. If it has a
+//! `digest`, mcp-host starts the locked tree in the store instead (`trees`), and nothing else.
 
 use super::fields::{Field, Fields, refuse_rest};
 use super::report::Report;
 use super::syntax::{Node, Writer};
 
-/// A package that has a server.
+/// The package of a server.
 ///
 /// ```
 /// use mcp_host::config::{Package, PackageKind};
@@ -18,7 +18,7 @@ use super::syntax::{Node, Writer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// The kind of its registry.
+    /// The kind of registry that the package is in.
     pub kind: PackageKind,
     /// Its name in that registry.
     pub name: String,
@@ -41,7 +41,7 @@ pub enum PackageKind {
     Oci,
     /// A package of NuGet.
     Nuget,
-    /// A bundle.
+    /// An MCP bundle (`.mcpb`).
     Mcpb,
 }
 
@@ -53,7 +53,7 @@ const LONGEST: usize = 300;
 impl PackageKind {
     const ALL: [Self; 5] = [Self::Npm, Self::Pypi, Self::Oci, Self::Nuget, Self::Mcpb];
 
-    /// Returns the word for it.
+    /// Returns the word for the kind.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Package {
         Self { kind, name: name.into(), version: version.into(), digest: None, registry: None }
     }
 
-    /// Returns the package in the words of its runner.
+    /// Returns the package with its version, in the notation of its runner.
     #[must_use]
     pub fn spec(&self) -> String {
         let between = match self.kind {
@@ -134,14 +134,14 @@ impl Package {
     }
 }
 
-/// Reports whether a text is a hash as an entry has it.
+/// Reports whether a text has the form of a digest.
 fn is_digest(text: &str) -> bool {
     text.strip_prefix("sha256:").is_some_and(|digits| {
         digits.len() == 64 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
-/// Reads a text that must be there.
+/// Reads a required text.
 fn required<'a>(
     fields: &mut Fields<'a>,
     outer: &Field<'_>,

@@ -45,7 +45,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Returns what is shown but for the line about the project's lock.
+    /// Returns the shown lines without the one about the project's lock.
     pub fn without_lock(&self) -> Vec<&str> {
         self.shown.iter().map(String::as_str).filter(|line| !line.starts_with(locked::SHOWN)).collect()
     }
@@ -91,7 +91,7 @@ impl Approved {
 }
 
 /// Decides whether an entry of a project's file is approved; `reads` holds the hashes of the files that the entry
-/// names, `locked` what the project's lock says of the server.
+/// names, `locked` the definitions that the project's lock approves for the server.
 pub(super) fn judge(
     entry: &Entry<'_>,
     file: &Path,
@@ -127,7 +127,7 @@ pub(super) fn judge(
     Project { hash, shown, approved }
 }
 
-/// Returns an entry as people are shown it, without values whose keys are named like secrets.
+/// Returns an entry in a form that may be shown, without values whose keys are named like secrets.
 pub(super) fn lines(entry: &Node) -> Vec<String> {
     let mut lines = Vec::new();
     for Member { key, node, .. } in entry.members().unwrap_or_default() {

@@ -7,7 +7,7 @@ use super::keys::{Words, words};
 use super::report::Report;
 use super::syntax::Value;
 
-/// How many calls there may be in a time.
+/// How many calls are allowed in a period.
 ///
 /// ```
 /// use mcp_host::config::{OnLimit, Per, Rate};
@@ -18,18 +18,18 @@ use super::syntax::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many calls there may be in that time.
+    /// How many calls are allowed in the period.
     pub limit: u32,
-    /// The time.
+    /// The period.
     pub per: Per,
-    /// How many calls may come at once, after a time without calls.
+    /// How many calls may come at once after a pause.
     pub burst: u32,
-    /// What happens to a call that comes too early.
+    /// What happens to a call that exceeds the rate.
     pub on_limit: OnLimit,
 }
 
 words! {
-    /// The time that a rate counts calls in.
+    /// The period of a rate.
     pub enum Per {
         /// A second.
         Second = "second",
@@ -44,7 +44,7 @@ words! {
 }
 
 words! {
-    /// What happens to a call that comes too early.
+    /// What happens to a call that exceeds the rate.
     pub enum OnLimit {
         /// It is refused.
         #[default]
@@ -64,29 +64,29 @@ words! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// How often each client may call tools, whatever they are.
+    /// How often each client may call tools, over all tools.
     pub principal: Option<Rate>,
-    /// How often the tools of each server may be called, by all clients together.
+    /// How often the tools of each server may be called, over all clients.
     pub server: Option<Rate>,
-    /// How often tools may be called in each view, by all its clients together.
+    /// How often tools may be called in each view, over all clients of the view.
     pub view: Option<Rate>,
 }
 
 impl Rate {
-    /// Returns a rate without a burst of its own: all calls of that time may come at once.
+    /// Returns a rate whose burst is its limit: all calls of the period may come at once.
     #[must_use]
     pub fn new(limit: u32, per: Per) -> Self {
         Self { limit, per, burst: limit, on_limit: OnLimit::default() }
     }
 
-    /// Returns how long it takes until one more call may come.
+    /// Returns the average interval between two allowed calls.
     pub(crate) fn step(&self) -> Duration {
         self.per.time() / self.limit.max(1)
     }
 }
 
 impl Per {
-    /// Returns the time as a duration.
+    /// Returns the period as a duration.
     pub(crate) fn time(self) -> Duration {
         Duration::from_secs(match self {
             Self::Second => 1,

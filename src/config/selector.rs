@@ -1,12 +1,12 @@
-//! Selectors: the words by which a view, or another rule, names tools.
+//! Selectors: the words with which views and other settings name tools.
 //!
-//! **Invariant:** a word that is no selector is a mistake of the config. Taken for a glob, it would select nothing, and
-//! an `exclude` would leave open what the user believes closed.
+//! **Invariant:** a word that is not a selector is an error of the config. Read as a glob, it would select nothing, and
+//! an `exclude` would leave something open that the user believes closed.
 
 use super::fields::Field;
 use super::report::Report;
 
-/// One word that selects tools.
+/// A word that selects tools.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Selector {
@@ -16,23 +16,23 @@ pub enum Selector {
     Server(String),
     /// All tools with this tag: `tag:WORD`.
     Tag(String),
-    /// All tools of which this is said: `hint:WORD`.
+    /// All tools with this hint: `hint:WORD`.
     Hint(Hint),
 }
 
-/// What may be said of a tool.
+/// A hint about a tool, from the config or from its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hint {
-    /// It is said to change nothing.
+    /// The tool is said to change nothing.
     ReadOnly,
-    /// It is not said to change nothing: also if nothing is said.
+    /// The tool is not said to change nothing, or nothing is said.
     NotReadOnly,
-    /// It is said that what it changes may be lost.
+    /// The tool is said to possibly destroy what it changes.
     Destructive,
-    /// It is said that a second equal call changes nothing more.
+    /// A second identical call is said to change nothing more.
     Idempotent,
-    /// It is said to stay within its server.
+    /// The tool is said to affect nothing outside of its server.
     ClosedWorld,
 }
 
@@ -48,7 +48,7 @@ const HELP: &str = "write a glob over tool names (\"github__*\"), \"server:ALIAS
      not-read-only, destructive, idempotent, closed-world";
 
 impl Selector {
-    /// Reads a selector; `None` if the text is none.
+    /// Parses a selector; `None` if the text is not one.
     ///
     /// ```
     /// use mcp_host::config::Selector;

@@ -38,7 +38,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     filled(entry, &node, scope, outcome, before, report)
 }
 
-/// Reads an entry whose references to variables stay as they are, as `node` has them. Returns `None` if it is not a server.
+/// Reads an entry without expanding variables: `node` has its references. Returns `None` if it is not a server.
 pub(super) fn read_as_written(entry: &Entry<'_>, node: &Node, scope: Scope<'_>, report: &mut Report) -> Option<Read> {
     let before = report.problems();
     if is_foreign(entry, node, report) {
@@ -47,7 +47,7 @@ pub(super) fn read_as_written(entry: &Entry<'_>, node: &Node, scope: Scope<'_>, 
     filled(entry, node, scope, Outcome::default(), before, report)
 }
 
-/// Reads the members of an entry. Problems from the number `before` on are its own.
+/// Reads the members of an entry. The problems in the report from index `before` on belong to this entry.
 fn filled(
     entry: &Entry<'_>,
     node: &Node,

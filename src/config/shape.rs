@@ -175,17 +175,17 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     Some(shape)
 }
 
-/// Reports whether a client's file has no servers: nothing stands under its keys for them, and the file is not an
-/// object of nothing but servers. Other settings of a client may look like servers.
+/// Reports whether a client's file has no servers: there is nothing under its keys for servers, and the file is not an
+/// object that consists of servers. Other settings of a client may look like servers.
 pub(super) fn is_without(root: &Node, keys: &[&str]) -> bool {
     let members = root.members().unwrap_or_default();
-    // Only such clients have files without a key for servers.
+    // Only clients with this key have files without a key for servers.
     let may_be_bare = keys == ["mcpServers"];
     let is_bare = may_be_bare && !members.is_empty() && members.iter().all(|member| is_entry(&member.node));
     keys.iter().try_fold(root, |node, key| node.get(key)).is_none() && !is_bare
 }
 
-/// Returns where a file without servers would have them, and whose rules would hold for them.
+/// Returns under which keys a file without servers would keep them, and which client's rules would apply to them.
 pub(super) fn container(root: &Node, file: &Path) -> Option<(&'static [&'static str], Flavor)> {
     let (path, flavor) = ROOTS.into_iter().find(|(path, flavor)| {
         let vague = matches!(flavor, Flavor::OpenCode | Flavor::Goose);
@@ -196,7 +196,7 @@ pub(super) fn container(root: &Node, file: &Path) -> Option<(&'static [&'static 
     Some((path, if flavor == Flavor::Plain { plain_flavor(node, file) } else { flavor }))
 }
 
-/// Reports whether a file is an object that has no servers yet, and nothing that could be one.
+/// Reports whether a file is an object without servers and without anything that could be one.
 pub(super) fn has_none(root: &Node, file: &Path) -> bool {
     let mut shape = Shape::default();
     bare(root, file, &mut shape);

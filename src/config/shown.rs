@@ -1,4 +1,4 @@
-//! Commands and URLs of servers as people are shown them: without the keys that somebody put into them.
+//! Commands and URLs of servers in a form that may be shown: without the keys that they may contain.
 
 use super::{Remote, Source, Transport};
 use crate::redact::{self, MASK, looks_secret};
@@ -34,7 +34,7 @@ impl Transport {
 }
 
 impl Source {
-    /// Returns the file and the line; `None` if no file has it.
+    /// Returns the file and the line; `None` if the entry comes from no file.
     ///
     /// ```
     /// use mcp_host::config::Source;

@@ -1,9 +1,10 @@
 //! Settings of single tools: the object `tools` of a server's entry, whose keys are globs over the server's own names,
-//! and that of a view, whose keys are globs over exposed names.
+//! and the one of a view, whose keys are globs over exposed names.
 //!
-//! In: the object. Out: [`ToolRules`], which answers for one name. An exact name beats a glob, a longer glob beats a
-//! shorter one, member by member. A new setting is one line in the table of [`ToolSettings`]: its type says how a
-//! stronger rule is laid over a weaker one ([`Layer`]).
+//! In: the object. Out: [`ToolRules`], which gives the settings for one name. Each setting comes from the strongest
+//! glob that has it: an exact name is stronger than a glob, and a longer glob than a shorter one. A new setting is one
+//! line in the table of [`ToolSettings`]: its type defines how a stronger rule is combined with a weaker one
+//! ([`Layer`]).
 //!
 //! **Invariant:** no message, log line, or `Debug` output shows the value that an argument is preset to.
 
@@ -22,9 +23,9 @@ use super::syntax::{Node, Origin, Value};
 use super::validate::Validate;
 use crate::glob;
 
-/// A setting, or a group of settings, that a weaker rule fills in where a stronger one says nothing.
+/// A setting, or a group of settings. Where a stronger rule sets nothing, a weaker one fills it in.
 pub(crate) trait Layer {
-    /// Takes over what `weaker` says and this does not.
+    /// Takes from `weaker` what this does not set.
     fn lay_over(&mut self, weaker: &Self);
 }
 
@@ -49,8 +50,8 @@ impl<T: Layer + Clone> Layer for BTreeMap<String, T> {
     }
 }
 
-/// Declares a table of settings, as `keys!` does. The default of each setting is that of its type, and one table can be laid
-/// over another.
+/// Declares a table of settings, like `keys!`. The default of each setting is that of its type, and two tables can be
+/// combined as a stronger and a weaker one.
 macro_rules! layered {
     (
         $(#[$meta:meta])*
@@ -72,7 +73,7 @@ macro_rules! layered {
         }
 
         impl $name {
-            /// Reads the object in this field. Unlike elsewhere an unknown key is a mistake: a misspelled one would
+            /// Reads the object in this field. Unlike elsewhere, an unknown key is an error: a misspelled key would
             /// leave something open that the user believes closed.
             fn strictly(field: &Field<'_>, report: &mut Report) -> Self {
                 let mut settings = Self::with_defaults();
@@ -88,34 +89,34 @@ macro_rules! layered {
 }
 
 layered! {
-    /// The settings of one tool, each `None` or empty where nothing is said.
+    /// The settings of one tool; a setting that is `None` or empty is not set.
     #[non_exhaustive]
     pub struct ToolSettings {
         /// The title to show in place of the server's.
         title: note -> Option<String>,
         /// The description to show in place of the server's.
         description: note -> Option<String>,
-        /// What the tool does, in place of what the server says.
+        /// Hints about what the tool does, in place of the server's.
         annotations: hints -> Hints,
-        /// Words by which selectors find the tool (`tag:WORD`). They are never sent.
+        /// Tags with which selectors name the tool (`tag:WORD`). They are never sent to clients.
         tags: some_tags -> Option<Vec<String>>,
         /// How often one client may call the tool.
         rate: some_rate -> Option<Rate>,
         /// The most bytes of arguments that a call may have.
         max_arguments: some_size -> Option<usize>,
-        /// What is checked against its schemas.
+        /// What is checked against the tool's schemas.
         validate: some_validation -> Option<Validate>,
-        /// How long a call may hear nothing from its server, in place of the server's.
+        /// How long a call may go without progress, in place of the server's setting.
         call_timeout: some_wait -> Option<Duration>,
-        /// How long a call may take, in place of the server's.
+        /// How long a call may take overall, in place of the server's setting.
         max_call_time: some_wait -> Option<Duration>,
-        /// How many of its calls may run at once, beside the limit of the server; 0 means unlimited.
+        /// How many of its calls may run at once, in addition to the server's limit; 0 means unlimited.
         max_concurrent: some_count -> Option<usize>,
-        /// For how long an equal call gets the same answer again; 0 means never.
+        /// For how long an answer is cached for identical calls; 0 means that it is not.
         cache: some_time -> Option<Duration>,
-        /// How much of its results a client gets at once, in place of what the view or the host says.
+        /// How much of its results a client gets at once, in place of the setting of the view or the host.
         results: tool_results -> ToolResults,
-        /// The tool that gets a call which this one did not serve.
+        /// The tool that gets a call if this one failed to serve it.
         fallback: some_fallback -> Option<Fallback>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
         arguments: arguments -> BTreeMap<String, Argument>,
@@ -123,7 +124,7 @@ layered! {
 }
 
 impl ToolSettings {
-    /// Reports whether answers are kept.
+    /// Reports whether answers are cached.
     pub(crate) fn has_cache(&self) -> bool {
         self.cache.is_some_and(|time| !time.is_zero())
     }
@@ -142,33 +143,33 @@ impl ToolSettings {
 }
 
 layered! {
-    /// What a tool does, as its annotations say it; `None` where nothing is said.
+    /// Hints about what a tool does, like its annotations; `None` means that nothing is said.
     #[derive(Copy)]
     #[non_exhaustive]
     pub struct Hints {
-        /// Whether it changes nothing.
+        /// Whether the tool changes nothing.
         read_only_hint: known_flag -> Option<bool>,
-        /// Whether what it changes may be lost.
+        /// Whether the tool may destroy what it changes.
         destructive_hint: known_flag -> Option<bool>,
-        /// Whether a second equal call changes nothing more.
+        /// Whether a second identical call changes nothing more.
         idempotent_hint: known_flag -> Option<bool>,
-        /// Whether it acts on the world outside of its server.
+        /// Whether the tool affects anything outside of its server.
         open_world_hint: known_flag -> Option<bool>,
     }
 }
 
 layered! {
-    /// How much of a tool's result a client gets at once, as in [`Results`](super::Results); `None` where nothing is said.
-    /// How much is kept is a matter of the principal, so a tool does not say it.
+    /// How much of a tool's result a client gets at once, as in [`Results`](super::Results); `None` means not set. How
+    /// much is stored is a setting for a principal, so it is missing here.
     #[derive(Copy)]
     #[non_exhaustive]
     pub struct ToolResults {
-        /// How many bytes the text and the structured content may have together; 0 means any number. The tool's own
+        /// The most bytes that the text and the structured content may have together; 0 means no limit. The tool's own
         /// `anthropic/maxResultSizeChars` does not raise it.
         limit: some_bytes -> Option<usize>,
-        /// How many bytes of base64 an image, audio, or other data may have; 0 means any number.
+        /// The most bytes of base64 that an image, audio, or other data may have; 0 means no limit.
         image: some_bytes -> Option<usize>,
-        /// How many bytes of text, and how many of structured content, a client gets of a result that is over the limit.
+        /// How many bytes of text, and of structured content, a client gets of a result that exceeds the limit.
         preview: some_size -> Option<usize>,
         /// How long the rest can be read.
         keep: some_wait -> Option<Duration>,
@@ -176,35 +177,35 @@ layered! {
 }
 
 impl ToolResults {
-    /// Reports whether it limits texts and structured content.
+    /// Reports whether it sets a limit for texts and structured content.
     pub(crate) fn has_limit(&self) -> bool {
         self.limit.is_some_and(|limit| limit > 0)
     }
 
-    /// Reports whether it has any result cut.
+    /// Reports whether any result is shortened because of it.
     pub(crate) fn is_on(&self) -> bool {
         self.has_limit() || self.image.is_some_and(|image| image > 0)
     }
 }
 
 layered! {
-    /// What becomes of one argument of a tool.
+    /// Settings of one argument of a tool.
     #[non_exhaustive]
     pub struct Argument {
-        /// The name that clients know; `None` means the server's.
+        /// The name that clients know; `None` means the server's own name.
         name: argument_name -> Option<String>,
         /// The description to show in place of the server's.
         description: note -> Option<String>,
-        /// What the server gets if the client sends nothing.
+        /// The value that the server gets if the client sends none.
         default: preset -> Option<Preset>,
-        /// What the server gets, whatever the client sends.
+        /// The value that the server gets, whatever the client sends.
         value: preset -> Option<Preset>,
         /// Whether clients neither see the argument nor may send it.
         hide: known_flag -> Option<bool>,
     }
 }
 
-/// A JSON value that an argument is set to. `Debug` does not show it.
+/// A JSON value to which an argument is preset. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Preset {
     json: Box<str>,
@@ -267,13 +268,13 @@ impl ToolRules {
         Some(settings)
     }
 
-    /// Returns a setting of the tool with this name: what the strongest rule that has it says; `None` if none does.
+    /// Returns a setting of the tool with this name, from the strongest rule that has it; `None` if no rule does.
     pub(crate) fn said<'a, T: 'a>(&'a self, name: &str, setting: fn(&'a ToolSettings) -> Option<T>) -> Option<T> {
         let mut said = self.0.iter().filter_map(|(glob, settings)| Some((glob, setting(settings)?)));
         said.find(|(glob, _)| glob::is_match(glob, name)).map(|(_, value)| value)
     }
 
-    /// Returns what is said of the results of the tool with this name.
+    /// Returns the settings for results of the tool with this name.
     pub(crate) fn results_of(&self, name: &str) -> ToolResults {
         let mut results = ToolResults::default();
         let matching = self.0.iter().filter(|(glob, _)| glob::is_match(glob, name));
@@ -281,30 +282,30 @@ impl ToolRules {
         results
     }
 
-    /// Reports whether any tool is said to only read.
+    /// Reports whether the settings say of any tool that it is read-only.
     pub(crate) fn trust_reads(&self) -> bool {
         self.any(|tool| tool.annotations.read_only_hint == Some(true))
     }
 
-    /// Returns for how long answers of the tool with this name are kept, and whether a rule says so that names the tool
-    /// exactly; `None` if no rule says anything.
+    /// Returns for how long answers of the tool with this name are cached, and whether that setting is from a rule with
+    /// its exact name; `None` if no rule sets it.
     pub(crate) fn cache_of(&self, name: &str) -> Option<(Duration, bool)> {
         let said = self.0.iter().filter_map(|(glob, settings)| Some((glob, settings.cache?)));
         let mut said = said.filter(|(glob, _)| glob::is_match(glob, name));
         said.next().map(|(glob, time)| (time, is_exact(glob)))
     }
 
-    /// Reports whether any of the settings are such.
+    /// Reports whether `is_such` is true for the settings of any rule.
     pub(crate) fn any(&self, is_such: impl Fn(&ToolSettings) -> bool) -> bool {
         self.0.iter().any(|(_, settings)| is_such(settings))
     }
 
-    /// Returns every tag that the settings give to a tool.
+    /// Returns every tag that the settings give to any tool.
     pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|(_, settings)| settings.tags.iter().flatten()).map(String::as_str)
     }
 
-    /// Returns the texts from variables to which arguments are set.
+    /// Returns the values of variables to which arguments are preset.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         let arguments = self.0.iter().flat_map(|(_, settings)| settings.arguments.values());
         let presets = arguments.flat_map(|argument| argument.default.iter().chain(&argument.value));
@@ -322,18 +323,18 @@ impl ToolRules {
     }
 }
 
-/// Orders globs: exact names are the strongest, then longer globs. The text decides among equals, so that the order in
-/// a file means nothing.
+/// Orders globs: exact names are the strongest, then longer globs. Ties are broken by the text, so that the order in a
+/// file does not matter.
 fn strength(glob: &str) -> (bool, usize, &str) {
     (is_exact(glob), glob.chars().count(), glob)
 }
 
-/// Reports whether a glob is one name.
+/// Reports whether a glob is an exact name.
 fn is_exact(glob: &str) -> bool {
     !glob.contains(['*', '?'])
 }
 
-/// Reports whether a variable in the field at `path` stands in what an argument is preset to.
+/// Reports whether a variable in the field at `path` is part of a preset value.
 pub(super) fn is_preset(path: &str) -> bool {
     (path.starts_with("tools.") || path.starts_with("host.views.")) && path.contains(".arguments.")
 }
@@ -421,7 +422,7 @@ impl Field<'_> {
     }
 }
 
-/// Returns a value of the config as JSON; `None` if it nests too deep, or is a number that JSON does not have. Adds the
+/// Returns a value of the config as JSON; `None` if it nests too deep, or is a number that JSON does not have. Adds
 /// texts with variables to `secrets`.
 pub(super) fn json(node: &Node, levels: usize, secrets: &mut Vec<Secret>) -> Option<serde_json::Value> {
     let inner = levels.checked_sub(1);

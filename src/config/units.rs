@@ -5,7 +5,7 @@ use std::time::Duration;
 const TIMES: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
 const SIZES: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// The longest duration that is accepted: with it no timer overflows, and nobody waits that long.
+/// The longest duration that is accepted: timers do not overflow with it, and no one needs a longer one.
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
 /// Parses a duration with its unit: `500ms`, `1.5s`, `2m`, `1h`, `1d`.

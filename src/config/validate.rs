@@ -1,5 +1,5 @@
-//! What calls are checked against before they are sent, and after they are answered: `validate` of the host, of a
-//! server, and of a tool.
+//! `validate` of the host, of a server, and of a tool: what is checked against the schemas of tools, before a call is
+//! sent and after it is answered.
 
 use super::fields::Field;
 use super::keys::words;
@@ -14,12 +14,12 @@ words! {
     /// let settings = HostSettings::default().validate(Validate::Arguments);
     /// ```
     pub enum Validate {
-        /// The definitions alone, when they are listed.
+        /// Only the definitions, when they are listed.
         #[default]
         Definitions = "definitions",
         /// Also the arguments of each call, before it is sent. A build without the cargo feature `validate` checks none.
         Arguments = "arguments",
-        /// Also what a tool with an output schema answers.
+        /// Also the results of tools with an output schema.
         Full = "full",
     }
 }
@@ -28,7 +28,7 @@ words! {
 const CHECKS_CALLS: bool = cfg!(any(feature = "validate", test));
 
 impl Field<'_> {
-    /// Reads `validate`. A build that checks no calls refuses a config that wants them checked.
+    /// Reads `validate`. A build that cannot check calls refuses a config that asks for it.
     pub(super) fn validation(&self, report: &mut Report) -> Option<Validate> {
         let validate: Validate = self.word(report)?;
         if validate != Validate::Definitions && !CHECKS_CALLS {

@@ -1,4 +1,4 @@
-//! Times, counted in fixed buckets.
+//! Counts durations in fixed buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,18 +29,18 @@ pub(crate) const DURATIONS: [u64; 17] = [
 pub(crate) const OVERHEADS: [u64; 9] =
     [25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000, 100_000_000];
 
-/// How often times fell into each bucket. To count one costs two additions.
+/// How many durations fell into each bucket. Counting one takes two additions.
 #[derive(Debug)]
 pub(crate) struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
     buckets: [AtomicU64; N],
-    /// Those above the last bound.
+    /// The number of durations above the last bound.
     above: AtomicU64,
-    /// The sum of all times, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     sum: AtomicU64,
 }
 
-/// A histogram as it was at one moment: the count of each bucket, by its upper bound in seconds; the last one is infinite.
+/// A snapshot of a histogram: the count of each bucket, by its upper bound in seconds; the last bound is infinite.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Buckets {
     pub(crate) counts: Vec<(f64, u64)>,
@@ -48,12 +48,12 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Returns how many times there are.
+    /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Adds those of another histogram with the same bounds.
+    /// Adds the counts of another histogram with the same bounds.
     #[cfg(feature = "otel")]
     pub(crate) fn join(&mut self, other: Self) {
         self.sum += other.sum;
@@ -69,21 +69,21 @@ impl<const N: usize> Histogram<N> {
         Self { bounds, buckets: [const { AtomicU64::new(0) }; N], above: AtomicU64::new(0), sum: AtomicU64::new(0) }
     }
 
-    /// Counts a time.
+    /// Counts a duration.
     pub(crate) fn add(&self, time: Duration) {
         let nanos = nanos(time);
-        // Most times are in one of the first buckets.
+        // Most durations are in one of the first buckets.
         let at = self.bounds.iter().position(|bound| nanos <= *bound);
         at.map_or(&self.above, |at| &self.buckets[at]).fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Reports whether there is no time in it.
+    /// Reports whether no duration was counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.buckets.iter().chain([&self.above]).all(|bucket| bucket.load(Ordering::Relaxed) == 0)
     }
 
-    /// Reads it. Times that are added meanwhile may be in the sum and in no bucket.
+    /// Returns a snapshot. A duration that is added meanwhile may be in the sum but in no bucket.
     pub(crate) fn read(&self) -> Buckets {
         let bounds = self.bounds.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
         let counts = self.buckets.iter().chain([&self.above]).map(|bucket| bucket.load(Ordering::Relaxed));
@@ -91,7 +91,7 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// Converts a time to nanoseconds. 584 years are the most.
+/// Converts a duration to nanoseconds, at most 584 years.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
-//! What is counted of each server and of the host: how often, how long, and how much.
+//! Counters of each server and of the host: how often something happens, how long it takes, and how much it is.
 //!
-//! In: events, each where it happens. Out: numbers, whenever somebody scrapes them (`export`). **Invariant:** to count
-//! takes a few additions: no lock, no look-up, no label and no allocation. Whoever counts for a server holds its
-//! [`ServerCounts`], which outlive the server's entry in the config until the next scrape. The exceptions are single
-//! tools (`tools.rs`), if the config wants them, verdicts, where rules match, and hosts that a sandbox refuses
-//! (`refused.rs`). Start at `tally.rs`, which counts a request.
+//! In: events, each counted where it happens. Out: numbers, at each scrape (`export`). **Invariant:** counting takes a
+//! few additions: no lock, no lookup, no label and no allocation. Code that counts for a server holds that server's
+//! [`ServerCounts`], which outlive the server's entry in the config until the next scrape. The exceptions are counts of
+//! single tools (`tools.rs`), if the config asks for them, of verdicts, if rules match, and of hosts that a sandbox
+//! refused (`refused.rs`). Start at `tally.rs`, which counts a request.
 
 mod histogram;
 #[cfg_attr(not(feature = "sandbox"), allow(dead_code, reason = "only a sandbox refuses hosts"))]
@@ -38,28 +38,28 @@ pub(crate) struct Counts(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// By name in the config.
+    /// The counters of each server, by its name in the config.
     servers: Mutex<BTreeMap<String, Arc<ServerCounts>>>,
-    /// Of requests that went to no server.
+    /// The counters of requests that went to no server.
     none: Arc<ServerCounts>,
     host: Cells<{ HostCount::ALL.len() }>,
     /// Whether the audit cannot be written now.
     is_audit_failing: AtomicBool,
     overhead: Overhead,
-    /// Answers, by door and by the first digit of their status, from 2 to 5.
+    /// The number of answers, by door and by the first digit of their status, from 2 to 5.
     requests: [[AtomicU64; 4]; Door::ALL.len()],
     tools: ToolGlobs,
-    /// How long sessions of clients lasted, by door and revision.
+    /// How long clients' sessions lasted, by door and revision.
     #[cfg(feature = "otel")]
     sessions: Mutex<BTreeMap<(&'static str, &'static str), SessionTimes>>,
     verdicts: Mutex<BTreeMap<Verdict, u64>>,
-    /// The last text that was made of it all, and when.
+    /// The last metrics text, and when it was written.
     text: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
     started: Started,
 }
 
-/// A door whose requests are counted by status. Messages over stdio and the socket have the status that HTTP would give
-/// them: 2xx for an answer, 4xx for a message that was refused.
+/// A door whose requests are counted by status. Messages over stdio and the socket count with the status that HTTP
+/// would give them: 2xx for an answer, 4xx for a message that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Http,
@@ -83,10 +83,10 @@ impl Door {
     }
 }
 
-/// What a rule said of a request.
+/// What a rule decided about a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Verdict {
-    /// The rule; `None` if none matched.
+    /// The rule; `None` if no rule matched.
     pub(crate) rule: Option<Arc<str>>,
     pub(crate) verdict: &'static str,
     pub(crate) enforced: bool,
@@ -164,14 +164,14 @@ impl Group {
         }
     }
 
-    /// Reports whether all of its requests that reach a server are passed on and answered, so that the rest of their
-    /// time is the host's.
+    /// Reports whether the host only forwards such requests and their answers, if they reach a server. Then the time
+    /// that was not spent waiting is the host's own.
     fn is_hop(self) -> bool {
         matches!(self, Self::ToolsCall | Self::PromptsGet | Self::ResourcesRead | Self::Complete)
     }
 }
 
-/// Declares what is counted, each by a name and a number.
+/// Declares counters, each with a name and an index.
 macro_rules! cells {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident,)+ }) => {
         $(#[$doc])*
@@ -187,30 +187,30 @@ macro_rules! cells {
 }
 
 cells! {
-    /// What is counted of each server.
+    /// The counters of each server.
     Count {
-        /// Attempts to start it or to connect to it.
+        /// Attempts to start the server or to connect to it.
         Starts,
-        /// Attempts and connections that ended with the process.
+        /// Attempts and connections that ended because the process exited.
         LostExit,
         LostTimeout,
         LostTransport,
-        /// The server said something that is no MCP.
+        /// Connections that ended because the server sent something that is not MCP.
         LostProtocol,
-        /// Requests that were sent once more.
+        /// Requests that were sent again.
         Repeats,
-        /// Bytes of params of clients.
+        /// Bytes of params in clients' requests.
         RequestBytes,
         /// Bytes of results and errors.
         ResponseBytes,
         StderrLines,
-        /// Progress of the host itself.
+        /// Progress notifications that the host itself sent.
         Heartbeats,
         DroppedNotification,
         DroppedAnswer,
-        /// Log messages.
+        /// Log messages that were dropped.
         DroppedLog,
-        /// Lines that are no messages.
+        /// Lines that are not messages and were dropped.
         DroppedNoise,
         ElicitationAnswered,
         ElicitationRefused,
@@ -229,22 +229,22 @@ cells! {
 }
 
 cells! {
-    /// What is counted of the host.
+    /// The counters of the host.
     HostCount {
         ReloadOk,
         ReloadRefused,
-        /// Sessions that ended because the proof of their client no longer held.
+        /// Sessions that ended because their client's credentials were no longer valid.
         CutAuth,
         AuditLines,
         /// Events that a feed missed.
         FeedDropped,
-        /// Spans, and metrics, that no collector took.
+        /// Spans that no collector accepted.
         OtelSpansDropped,
         OtelMetricsDropped,
     }
 }
 
-/// Numbers that only rise.
+/// Counters that only grow.
 #[derive(Debug)]
 struct Cells<const N: usize>([AtomicU64; N]);
 
@@ -264,21 +264,21 @@ impl<const N: usize> Cells<N> {
     }
 }
 
-/// What is counted of one server.
+/// The counters of one server.
 #[derive(Debug)]
 pub(crate) struct ServerCounts {
-    /// By method and outcome.
+    /// The number of requests, by method and outcome.
     calls: [[AtomicU64; End::ALL.len()]; Group::ALL.len()],
     durations: [Histogram<{ DURATIONS.len() }>; Group::ALL.len()],
-    /// Failures of the host.
+    /// The number of failures of the host, by kind.
     failures: [AtomicU64; Kind::ALL.len()],
     /// How long calls waited for their turn.
     queue: Histogram<{ DURATIONS.len() }>,
-    /// How long connections to it lasted.
+    /// How long connections to the server lasted.
     #[cfg(feature = "otel")]
     sessions: Histogram<{ DURATIONS.len() }>,
     cells: Cells<{ Count::ALL.len() }>,
-    /// The results of its tools.
+    /// The bytes of its tools' results.
     given: Given,
     tools: Tools,
     /// Hosts that its sandbox refused.
@@ -308,12 +308,12 @@ impl ServerCounts {
         &self.refused
     }
 
-    /// Counts one.
+    /// Adds one to a counter.
     pub(crate) fn one(&self, count: Count) {
         self.cells.add(count as usize, 1);
     }
 
-    /// Counts several.
+    /// Adds a number to a counter.
     pub(crate) fn add(&self, count: Count, more: usize) {
         self.cells.add(count as usize, more as u64);
     }
@@ -323,7 +323,7 @@ impl ServerCounts {
         self.queue.add(time);
     }
 
-    /// Counts a connection that has ended: since when it was up, and since when one is up now.
+    /// Counts a connection if it has ended: `before` is when it opened, and `now` when the present one opened, if any.
     #[cfg(feature = "otel")]
     pub(crate) fn session(&self, before: Option<std::time::Instant>, now: Option<std::time::Instant>) {
         if let (Some(since), None) = (before, now) {
@@ -341,8 +341,8 @@ impl ServerCounts {
         self.cells.read(count as usize)
     }
 
-    /// Returns how many bytes of results clients with this view got. `is_default` says whether clients that have chosen none
-    /// have it.
+    /// Returns how many bytes of results the clients with this view got. `is_default` says whether this is the view of
+    /// clients that choose none.
     pub(crate) fn results_in(&self, view: &str, is_default: bool) -> u64 {
         self.given.of(view, is_default)
     }
@@ -353,7 +353,7 @@ impl ServerCounts {
         self.given.all()
     }
 
-    /// Returns how many requests of these methods ended so.
+    /// Returns how many requests of these methods had this outcome.
     pub(crate) fn calls(&self, group: Group, end: End) -> u64 {
         self.calls[group as usize][end as usize].load(Ordering::Relaxed)
     }
@@ -369,19 +369,19 @@ impl ServerCounts {
         (!histogram.is_empty()).then(|| histogram.read())
     }
 
-    /// Returns how long calls waited for their turn; `None` if none had to take one.
+    /// Returns how long calls waited for their turn; `None` if no call had to wait.
     pub(crate) fn queue(&self) -> Option<Buckets> {
         (!self.queue.is_empty()).then(|| self.queue.read())
     }
 
-    /// Returns what is counted of single tools.
+    /// Returns the counters of single tools.
     pub(crate) fn tools(&self) -> Vec<(Arc<str>, Arc<ToolCounts>)> {
         self.tools.all()
     }
 }
 
 impl Counts {
-    /// Returns the counts of the server with that name in the config, which are kept from one config to the next.
+    /// Returns the counters of the server with this name in the config. They are kept when the config is reloaded.
     pub(crate) fn of(&self, server: &str) -> Arc<ServerCounts> {
         let mut servers = lock(&self.0.servers);
         if let Some(counts) = servers.get(server) {
@@ -390,7 +390,7 @@ impl Counts {
         servers.entry(server.to_owned()).or_default().clone()
     }
 
-    /// Returns the counts of requests that went to no server.
+    /// Returns the counters of requests that went to no server.
     pub(crate) fn none(&self) -> &Arc<ServerCounts> {
         &self.0.none
     }
@@ -402,34 +402,34 @@ impl Counts {
         self.0.tools.recount(servers.values().map(|server| server.tools.len()).sum());
     }
 
-    /// Sets which tools are counted one by one. What was counted of tools so far is forgotten.
+    /// Sets which tools are counted separately. Their counts so far are dropped.
     pub(crate) fn set_tools(&self, globs: &[String]) {
         if self.0.tools.set(globs) {
             lock(&self.0.servers).values().for_each(|server| server.tools.clear());
         }
     }
 
-    /// Returns which tools are counted one by one; `None` if none are.
+    /// Returns which tools are counted separately; `None` if none are.
     pub(crate) fn tool_globs(&self) -> Option<&ToolGlobs> {
         Some(&self.0.tools).filter(|globs| globs.is_on())
     }
 
-    /// Returns when counting began: with the host.
+    /// Returns when counting began, which is when the host started.
     pub(crate) fn started(&self) -> Instant {
         self.0.started.0
     }
 
-    /// Locks the last text that was made of it all.
+    /// Locks the last metrics text.
     pub(crate) async fn text(&self) -> tokio::sync::MutexGuard<'_, Option<(Instant, Bytes)>> {
         self.0.text.lock().await
     }
 
-    /// Counts one.
+    /// Adds one to a counter.
     pub(crate) fn one(&self, count: HostCount) {
         self.0.host.add(count as usize, 1);
     }
 
-    /// Counts several.
+    /// Adds a number to a counter.
     pub(crate) fn add(&self, count: HostCount, more: u64) {
         self.0.host.add(count as usize, more);
     }
@@ -438,7 +438,7 @@ impl Counts {
         self.0.host.read(count as usize)
     }
 
-    /// Notes whether the audit can be written.
+    /// Records whether the audit cannot be written.
     pub(crate) fn audit_fails(&self, fails: bool) {
         self.0.is_audit_failing.store(fails, Ordering::Relaxed);
     }
@@ -455,12 +455,12 @@ impl Counts {
         }
     }
 
-    /// Returns how many answers at a door had a status of this hundred, from 2 to 5.
+    /// Returns how many answers at a door had a status with this first digit, from 2 to 5.
     pub(crate) fn answers(&self, door: Door, hundred: usize) -> u64 {
         self.0.requests[door as usize][hundred - 2].load(Ordering::Relaxed)
     }
 
-    /// Counts a session of a client that has ended, which came through that door and had that revision.
+    /// Counts a client's session that has ended, by its door and its revision.
     #[cfg(feature = "otel")]
     pub(crate) fn session(&self, door: &'static str, revision: &'static str, took: std::time::Duration) {
         lock(&self.0.sessions).entry((door, revision)).or_default().0.add(took);
@@ -478,17 +478,17 @@ impl Counts {
         lock(&self.0.servers).iter().map(|(name, counts)| (name.clone(), counts.clone())).collect()
     }
 
-    /// Counts what a rule said.
+    /// Counts a verdict.
     pub(crate) fn judged(&self, verdict: Verdict) {
         *lock(&self.0.verdicts).entry(verdict).or_default() += 1;
     }
 
-    /// Returns what rules said, how often.
+    /// Returns each verdict with the number of its requests.
     pub(crate) fn verdicts(&self) -> Vec<(Verdict, u64)> {
         lock(&self.0.verdicts).iter().map(|(verdict, count)| (verdict.clone(), *count)).collect()
     }
 
-    /// Returns the part of calls that was spent in the host.
+    /// Returns how much time calls spent in the host itself.
     pub(crate) fn overhead(&self) -> Buckets {
         self.0.overhead.0.read()
     }

@@ -1,7 +1,7 @@
 //! Counts the network hosts that the sandbox of a server refused, by name. For a server that is only watched (`sandbox
-//! learn`), it counts every host that the server asked for.
+//! learn`), counts every host that the server requested.
 //!
-//! **Invariant:** the number of names has a cap, since a server chooses them. A server that was refused nothing costs one
+//! **Invariant:** the number of names has a cap, because servers choose the names. A server without refusals costs one
 //! empty `OnceLock`.
 
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::lock::lock;
 
-/// How many names are kept. Others count as one.
+/// How many names are counted separately. All others are counted as one.
 const NAMES: usize = 32;
-/// The name of the others.
+/// The name under which the others are counted.
 const OTHERS: &str = "others";
 
-/// Refused hosts with their ports, and how often each was asked for.
+/// Refused hosts with their ports, and how often each was requested.
 #[derive(Debug, Default)]
 pub(crate) struct Refused(OnceLock<Mutex<BTreeMap<String, u64>>>);
 
 impl Refused {
-    /// Counts a refusal. Returns whether it is the first of that name.
+    /// Counts a refusal. Returns whether it is the first one for its name.
     pub(crate) fn count(&self, name: &str) -> bool {
         let mut names = lock(self.0.get_or_init(Mutex::default));
         let name = if names.contains_key(name) || names.len() < NAMES { name } else { OTHERS };

@@ -1,6 +1,7 @@
-//! Counts the bytes of tools' results that clients got, by the view that they use: what results cost in prompts.
+//! Counts the bytes of tools' results, by the view of the client that got them: the cost of results in prompts.
 //!
-//! **Invariant:** a result for a client that has chosen no view costs one addition. What a script got is in no prompt.
+//! **Invariant:** a result for a client that has chosen no view costs one addition. Results for scripts are in no
+//! prompt.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
-/// Who gets the result of a call, unless it is a client that has chosen no view.
+/// Who gets the result of a call. Clients that have chosen no view have no reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A client with this view.
@@ -17,17 +18,17 @@ pub(crate) enum Reader {
     Script,
 }
 
-/// Bytes of results.
+/// The bytes of results.
 #[derive(Debug, Default)]
 pub(super) struct Given {
-    /// Of clients that have chosen no view.
+    /// The bytes for clients that have chosen no view.
     of_default: AtomicU64,
-    /// Of the others, by view. There are as many as the config has views.
+    /// The bytes for other clients, by view. There are at most as many entries as views in the config.
     of_views: Mutex<BTreeMap<Arc<str>, u64>>,
 }
 
 impl Given {
-    /// Counts a result; without a reader, of a client that has chosen no view.
+    /// Counts a result; `None` as reader is a client that has chosen no view.
     pub(super) fn add(&self, reader: Option<&Reader>, bytes: usize) {
         let bytes = bytes as u64;
         match reader {
@@ -39,13 +40,14 @@ impl Given {
         }
     }
 
-    /// Returns what clients with this view got. `is_default` says whether clients that have chosen none have it.
+    /// Returns the bytes for clients with this view. `is_default` says whether this is the view of clients that choose
+    /// none.
     pub(super) fn of(&self, view: &str, is_default: bool) -> u64 {
         let of_default = if is_default { self.of_default.load(Ordering::Relaxed) } else { 0 };
         of_default + lock(&self.of_views).get(view).copied().unwrap_or_default()
     }
 
-    /// Returns what all clients got.
+    /// Returns the bytes for all clients.
     pub(super) fn all(&self) -> u64 {
         self.of_default.load(Ordering::Relaxed) + lock(&self.of_views).values().sum::<u64>()
     }

@@ -1,8 +1,9 @@
-//! Counts one request: its method, its server, how it ends, how long it takes, and how much of that time is the host's.
+//! Counts one request: its method, its server, its outcome, how long it takes, and how much of that time the host
+//! itself needs.
 //!
-//! In: its beginning, its server once it is routed, the times that it waits for others, and its end. **Invariant:** a
-//! request is counted once, however often it is said to end. The tally is part of the request's mailbox, so it is found
-//! without a look-up.
+//! In: its beginning, its server once it is routed, how long it waits for others, and its end. **Invariant:** a request
+//! is counted once, however often its end is reported. The tally is part of the request's mailbox, so it is found
+//! without a lookup.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,14 +16,14 @@ use super::{Count, Counts, Group, Reader, ServerCounts, ToolCounts};
 use crate::answered::{End, Kind};
 use crate::protocol::Method;
 
-/// What is known of a request that runs.
+/// What is known of a request in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     begun: OnceLock<Begun>,
     server: OnceLock<Arc<ServerCounts>>,
     tool: OnceLock<Arc<ToolCounts>>,
     reader: OnceLock<Reader>,
-    /// For how long it waited for others, in nanoseconds: of [`Awaited`], each.
+    /// How long it has waited for each [`Awaited`], in nanoseconds.
     away: [AtomicU64; 3],
     is_over: AtomicBool,
 }
@@ -32,13 +33,13 @@ pub(crate) struct Tally {
 pub(crate) enum Awaited {
     /// A server: its answer, its start, its lists.
     Server,
-    /// Its turn: a slot, or a rate.
+    /// Its turn: a free slot, or a rate that allows it.
     Turn,
     /// A person.
     Person,
 }
 
-/// For how long a request has waited.
+/// How long a request has waited, by what it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     pub(crate) server: Duration,
@@ -47,7 +48,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Returns how long these are together.
+    /// Returns the sum of all waits.
     pub(crate) fn all(&self) -> Duration {
         self.server + self.turn + self.person
     }
@@ -73,7 +74,7 @@ pub(crate) struct Over {
 }
 
 impl Tally {
-    /// Notes that the request begins; whether it makes a server do or reveal something, and the bytes of its params.
+    /// Records that the request begins, whether it makes a server do or reveal something, and the size of its params.
     pub(crate) fn begin(&self, method: &Method, is_call: bool, bytes_in: usize, at: Instant) {
         let _ = self.begun.set(Begun { group: Group::of(method), is_call, at, bytes_in });
     }
@@ -83,7 +84,7 @@ impl Tally {
         self.begun.get().is_some_and(|begun| begun.is_call)
     }
 
-    /// Returns the bytes of its params.
+    /// Returns the size of its params in bytes.
     pub(crate) fn bytes_in(&self) -> usize {
         self.begun.get().map_or(0, |begun| begun.bytes_in)
     }
@@ -93,14 +94,14 @@ impl Tally {
         self.begun.get().map(|begun| begun.at)
     }
 
-    /// Notes which server the request goes to. Only the first call has an effect.
+    /// Records which server the request goes to. Only the first call has an effect.
     pub(crate) fn goes_to(&self, server: &Arc<ServerCounts>) {
         if self.server.get().is_none() {
             let _ = self.server.set(server.clone());
         }
     }
 
-    /// Notes which tool the request calls, by its own name and the listed one, if tools are counted one by one.
+    /// Records which tool the request calls, by the server's name and the listed name, if tools are counted separately.
     pub(crate) fn calls(&self, counts: &Counts, own: &Arc<str>, shown: Option<&str>) {
         if let (Some(globs), Some(server)) = (counts.tool_globs(), self.server.get())
             && let Some(tool) = server.tools.of(globs, own, shown)
@@ -109,29 +110,29 @@ impl Tally {
         }
     }
 
-    /// Notes who gets its result, unless it is a client that has chosen no view.
+    /// Records who gets its result. Not called for a client that has chosen no view.
     pub(crate) fn is_for(&self, reader: Reader) {
         let _ = self.reader.set(reader);
     }
 
-    /// Notes that the request waited for that.
+    /// Records that the request has waited for this.
     pub(crate) fn was_away(&self, awaited: Awaited, time: Duration) {
         self.away[awaited as usize].fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Returns for how long the request has waited so far.
+    /// Returns how long the request has waited so far.
     pub(crate) fn waits(&self) -> Waits {
         let [server, turn, person] =
             self.away.each_ref().map(|waited| Duration::from_nanos(waited.load(Ordering::Relaxed)));
         Waits { server, turn, person }
     }
 
-    /// Notes such a wait, from now until the returned value is dropped.
+    /// Measures a wait, from now until the returned value is dropped.
     pub(crate) fn away(&self, awaited: Awaited) -> Away<'_> {
         Away { tally: self, awaited, since: Instant::now() }
     }
 
-    /// Counts the request, unless that is done.
+    /// Counts the request, unless it was counted already.
     pub(crate) fn close(&self, counts: &Counts, over: &Over) {
         let Some(begun) = self.begun.get() else { return };
         if self.is_over.swap(true, Ordering::Relaxed) {
@@ -155,7 +156,7 @@ impl Tally {
         if let Some(tool) = self.tool.get() {
             tool.add(over.end, took);
         }
-        // A request that was cut off may have been in the middle of a wait.
+        // A request that was cut off may have been waiting at that moment.
         let is_whole = over.end != End::Cancelled && over.kind != Some(Kind::ShuttingDown);
         if is_known && group.is_hop() && is_whole {
             counts.0.overhead.0.add(took.saturating_sub(self.waits().all()));
@@ -163,7 +164,7 @@ impl Tally {
     }
 }
 
-/// A wait of a request for somebody else, which ends when this is dropped.
+/// A wait of a request, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Away<'a> {
     tally: &'a Tally,
@@ -172,7 +173,7 @@ pub(crate) struct Away<'a> {
 }
 
 impl Away<'_> {
-    /// Returns for how long the request has waited.
+    /// Returns how long this wait has taken so far.
     pub(crate) fn so_far(&self) -> Duration {
         self.since.elapsed()
     }

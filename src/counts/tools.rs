@@ -1,7 +1,7 @@
-//! Counts of single tools, for those that the config wants counted one by one (`host.metrics.tools`).
+//! Counters of single tools, for those that the config wants counted separately (`host.metrics.tools`).
 //!
-//! **Invariant:** a client cannot make series: only tools that their server lists have one, and there is a cap. What is
-//! beyond the cap, or not listed, counts for one series of the server, [`OTHER`].
+//! **Invariant:** clients cannot create series: only tools that their server lists have one, and their number has a
+//! cap. Tools beyond the cap, and unlisted ones, share one series of the server, [`OTHER`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,13 +15,13 @@ use crate::answered::End;
 use crate::glob;
 use crate::lock::lock;
 
-/// The name under which all tools count that have no series of their own.
+/// The name of the series for all tools that have no series of their own.
 pub(super) const OTHER: &str = "_other";
-/// The most tools of one server, and of all servers, that are counted one by one.
+/// The most tools that are counted separately, of one server and of all servers.
 const OF_SERVER: usize = 200;
 const IN_ALL: usize = 1000;
 
-/// Which tools are counted one by one.
+/// Which tools are counted separately.
 #[derive(Debug, Default)]
 pub(crate) struct ToolGlobs {
     is_on: AtomicBool,
@@ -31,12 +31,12 @@ pub(crate) struct ToolGlobs {
 }
 
 impl ToolGlobs {
-    /// Reports whether any tool is counted by itself.
+    /// Reports whether any tools are counted separately.
     pub(super) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Sets the globs, and reports whether they are other ones than before.
+    /// Sets the globs, and reports whether they have changed.
     pub(super) fn set(&self, globs: &[String]) -> bool {
         if **self.globs.load() == globs {
             return false;
@@ -47,7 +47,7 @@ impl ToolGlobs {
         true
     }
 
-    /// Notes how many tools have a series, once servers are gone.
+    /// Records how many tools have a series, after servers were removed.
     pub(super) fn recount(&self, made: usize) {
         self.made.store(made, Ordering::Relaxed);
     }
@@ -56,14 +56,14 @@ impl ToolGlobs {
         self.globs.load().iter().any(|wanted| names.iter().any(|name| glob::is_match(wanted, name)))
     }
 
-    /// Takes the place of one more series, if there is one.
+    /// Reserves one more series. Returns false if there are too many.
     fn take_place(&self) -> bool {
         let more = |made: usize| (made < IN_ALL).then_some(made + 1);
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 }
 
-/// What is counted of one tool.
+/// The counters of one tool.
 #[derive(Debug)]
 pub(crate) struct ToolCounts {
     calls: [AtomicU64; End::ALL.len()],
@@ -82,7 +82,7 @@ impl ToolCounts {
         self.durations.add(took);
     }
 
-    /// Returns how many calls ended so.
+    /// Returns how many calls had this outcome.
     pub(crate) fn calls(&self, end: End) -> u64 {
         self.calls[end as usize].load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl ToolCounts {
     }
 }
 
-/// The tools of one server. Those that are known are found without a lock; `None` for those that no glob wants.
+/// The tools of one server. Known tools are found without a lock; `None` marks a tool that no glob matches.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     known: ArcSwap<HashMap<Arc<str>, Option<Arc<ToolCounts>>>>,
@@ -101,9 +101,10 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Returns what counts for a tool, by its own name and the one that clients know; `None` if nothing does.
+    /// Returns the counters for a tool, by the server's name and the name that clients know; `None` if it is not
+    /// counted.
     pub(super) fn of(&self, globs: &ToolGlobs, own: &Arc<str>, shown: Option<&str>) -> Option<Arc<ToolCounts>> {
-        // Names that no list has are the client's words.
+        // A name that is in no list is made up by the client.
         let Some(shown) = shown else {
             return globs.want([own, own]).then(|| self.other());
         };
@@ -123,11 +124,11 @@ impl Tools {
         known.unwrap_or_else(|| self.add(OTHER.into(), || Some(Arc::default())).unwrap_or_default())
     }
 
-    /// Adds a tool, unless it was added meanwhile.
+    /// Adds a tool, unless another thread has added it meanwhile.
     fn add(&self, name: Arc<str>, make: impl FnOnce() -> Option<Arc<ToolCounts>>) -> Option<Arc<ToolCounts>> {
         let _one_at_a_time = lock(&self.adding);
         let mut known = HashMap::clone(&self.known.load());
-        // The names that no glob wants are remembered, up to a number.
+        // Names that no glob matches are remembered, too, but not too many.
         if known.len() >= 10 * OF_SERVER && !known.contains_key(&name) {
             known.retain(|_, counts| counts.is_some());
         }
@@ -146,7 +147,7 @@ impl Tools {
         self.known.store(Arc::default());
     }
 
-    /// Returns all that are counted, by name.
+    /// Returns all counters, by name.
     pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<ToolCounts>)> {
         let known = self.known.load();
         let counted = known.iter().filter_map(|(name, counts)| Some((name.clone(), counts.clone()?)));

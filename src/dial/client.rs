@@ -1,9 +1,9 @@
 //! The HTTP client of the servers in the config: sends one request, and returns the response to be read in pieces.
 //!
-//! A server without TLS is asked through hyper's client with a pool. reqwest stands on the same client, but parses the
-//! URL of each request twice more, copies its headers, and goes through layers for redirects and retries, of which we
-//! use none: a quarter of the instructions of a small call. A server with TLS is asked through reqwest, which also knows
-//! the proxies and the certificates of the platform.
+//! A server without TLS is reached through hyper's client with a pool. reqwest is built on the same client, but it
+//! parses the URL of each request twice more, copies its headers, and passes through layers for redirects and retries
+//! that we do not use: a quarter of the instructions of a small call. A server with TLS is reached through reqwest,
+//! which also knows the platform's proxies and certificates.
 
 use std::error::Error as StdError;
 use std::io;
@@ -33,18 +33,18 @@ const PROBES: u32 = 3;
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// The bytes that a connection reads at once. Each turn of a stream takes as long as this much takes to copy, twice, and
-/// every other call waits meanwhile: by default hyper reads three times as much.
+/// How many bytes a connection reads at once. While a stream is read, all other calls wait for as long as it takes to
+/// copy this much twice. By default hyper reads three times as much.
 const BUFFER: usize = 128 * 1024;
 
-/// An HTTP client. Clones share its connections; without TLS, those of each thread (`host.threads`) are its own.
+/// An HTTP client. Clones share its connections. Without TLS, each thread (`host.threads`) has its own connections.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     Plain(Arc<[OnceLock<Box<Plain>>; MOST]>),
     Tls(reqwest::Client),
 }
 
-/// A client of one thread, so that a connection stays where it is used.
+/// A client for one thread: its connections are only used on that thread.
 type Plain = legacy::Client<InTime, Full<Bytes>>;
 
 /// A response whose body is read in pieces.
@@ -64,10 +64,10 @@ enum Body {
 /// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SendError {
-    /// The two ends do not trust each other. That lasts until a person mends it.
+    /// The two ends do not trust each other. A retry does not help until a person fixes that.
     #[error("{0}")]
     Untrusted(String),
-    /// There is no connection, so nothing was sent.
+    /// No connection could be opened, so nothing was sent.
     #[error("{0}")]
     Unreachable(String),
     /// The connection broke. Holds the innermost cause.
@@ -80,7 +80,7 @@ pub(crate) enum SendError {
 pub(crate) struct BrokenOff;
 
 impl Client {
-    /// Makes a client without TLS, which reads no certificates and knows no proxy.
+    /// Creates a client without TLS, which reads no certificates and uses no proxy.
     pub(super) fn plain() -> Self {
         Self::Plain(Arc::new([const { OnceLock::new() }; MOST]))
     }
@@ -106,7 +106,7 @@ impl Client {
     /// Sends a request and waits for the head of its response.
     ///
     /// # Errors
-    /// When there is no response.
+    /// Fails if there is no response.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response, SendError> {
         match self {
             Self::Plain(clients) => {
@@ -121,7 +121,7 @@ impl Client {
 }
 
 async fn send_by(client: &reqwest::Client, request: Request<Bytes>) -> Result<Response, SendError> {
-    // An empty body has no length to send with a GET.
+    // A GET with an empty body must not have a length.
     let request = request.map(|body| if body.is_empty() { reqwest::Body::default() } else { body.into() });
     let request = reqwest::Request::try_from(request).map_err(|error| failed(&error, false))?;
     let sent = client.execute(request).await;
@@ -158,7 +158,7 @@ impl Response {
     /// Returns the next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// When the body breaks off.
+    /// Fails if the body breaks off.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -168,7 +168,7 @@ impl Response {
                 Body::Plain(body) => body.frame().await.map(|frame| frame.map_err(|_| BrokenOff)),
                 Body::Tls(body) => body.frame().await.map(|frame| frame.map_err(|_| BrokenOff)),
             };
-            // What is no data is a trailer.
+            // A frame without data has trailers.
             match frame.transpose()?.map(http_body::Frame::into_data) {
                 None => return Ok(None),
                 Some(Ok(data)) => return Ok(Some(data)),

@@ -1,11 +1,11 @@
-//! Edits of config files on disk: each is written whole or not at all, kept in a journal, and can be taken back.
+//! Edits of config files on disk: each is written whole or not at all, recorded in a journal, and can be undone.
 //!
-//! In: files, the texts that were seen in them, and changes (`config/edit`). Out: the new files, one record in
-//! `STATE/backups/journal.json`, and the texts before and after beside that, for `undo`.
+//! In: files, the texts that the caller has read in them, and changes (`config/edit`). Out: the new files, one record
+//! in `STATE/backups/journal.json`, and beside it the texts before and after the edit, for `undo`.
 //!
-//! **Invariant:** the texts and the record are on the disk before the first file changes, so a killed program leaves only
-//! edits that can be taken back; of a file that was not reached, `undo` passes over. A file that is not as it was seen is
-//! not written, and those before it get back what they had. Start with [`Edits::make_all`].
+//! **Invariant:** the texts and the record are on the disk before the first file changes, so a killed program leaves
+//! only edits that can be undone; `undo` skips a file that the edit did not reach. A file that is not as the caller has
+//! read it is not written, and the files before it are restored. Start with [`Edits::make_all`].
 
 mod record;
 
@@ -24,9 +24,9 @@ use crate::config::edit::{self, Around, Change, Done, Refused};
 use crate::hex;
 use crate::keep::{self, Keep};
 
-/// The largest file that is edited: the largest that is read as a config.
+/// The largest file that is edited, which is also the largest that is read as a config.
 const MOST: u64 = 16 * 1024 * 1024;
-/// How many edits can be taken back.
+/// How many edits can be undone.
 const KEPT: usize = 100;
 /// How long to wait for another program that is editing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,18 +74,18 @@ pub enum Error {
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] keep::Error),
-    /// There is no edit to take back.
+    /// There is no edit to undo.
     #[error("there is no edit to take back")]
     None,
     /// There is no edit with this number.
     #[error("there is no edit {0}")]
     Unknown(u64),
-    /// The edit was taken back before.
+    /// The edit was already undone.
     #[error("edit {0} was taken back already")]
     Undone(u64),
 }
 
-/// Changes of one file, to be made with others.
+/// Changes of one file, which may be part of an edit of several files.
 ///
 /// ```
 /// use mcp_host::config::LoadRequest;
@@ -122,11 +122,11 @@ pub struct FileChange {
 pub struct Made {
     /// Its number in the journal.
     pub id: u64,
-    /// The name of the last touched server as the file has it.
+    /// The name of the server that was changed last, as in the file.
     pub name: String,
 }
 
-/// An edit that was taken back.
+/// An edit that was undone.
 ///
 /// ```
 /// # fn show(undone: &mcp_host::edits::Undone) {
@@ -139,15 +139,15 @@ pub struct Made {
 pub struct Undone {
     /// The edit.
     pub record: Record,
-    /// The number of what was done now, which can be taken back, too.
+    /// The number of the edit that undid it, which can be undone, too.
     pub id: u64,
-    /// The files in which it was taken back.
+    /// The files in which the edit was undone.
     pub files: Vec<UndoneFile>,
-    /// The files in which it could not be taken back, and why. If that is so of all, the call fails.
+    /// The files in which it could not be undone, and why. If these are all files, the call fails.
     pub refused: Vec<(PathBuf, Error)>,
 }
 
-/// A file in which an edit was taken back.
+/// A file in which an edit was undone.
 ///
 /// ```
 /// # fn show(file: &mcp_host::edits::UndoneFile) {
@@ -156,23 +156,23 @@ pub struct Undone {
 /// ```
 #[derive(Clone, Debug)]
 pub struct UndoneFile {
-    /// What the edit had done there.
+    /// What the edit had changed in this file.
     pub part: Part,
-    /// Whether the file has the bytes that it had before the edit; otherwise somebody had changed it since, and only the
-    /// edit was reversed.
+    /// Whether the file has the same bytes as before the edit. If not, it was changed after the edit, and only the edit
+    /// was reversed.
     pub is_exact: bool,
-    /// The text of the file until now; `None` if there was no file.
+    /// The text before the undo; `None` if there was no file.
     pub was: Option<String>,
-    /// The text of the file from now on; `None` if there is none any more.
+    /// The text after the undo; `None` if the file was removed.
     pub text: Option<String>,
 }
 
-/// A file to write, and what the journal says of that.
+/// A file to write, and the journal's record of that.
 struct Write {
     part: Part,
-    /// What the file must hold until then.
+    /// The text that the file must have before the write.
     seen: Option<String>,
-    /// What it holds from then on; `None` removes it.
+    /// The text after the write; `None` removes the file.
     new: Option<String>,
 }
 
@@ -204,7 +204,7 @@ impl Edits {
         Self { journal: Keep::new(folder.join("journal.json"), VERSION), folder }
     }
 
-    /// Returns the folder with the texts before and after each edit that can be taken back.
+    /// Returns the folder with the texts before and after each edit that can be undone.
     ///
     /// ```
     /// let edits = mcp_host::edits::Edits::of("/var/lib/my-agent".as_ref());
@@ -218,7 +218,7 @@ impl Edits {
     /// Makes an edit. `seen` is the text of the file as the caller has read it; `None` means that there was no file.
     ///
     /// # Errors
-    /// If nothing was written.
+    /// Fails if nothing was written.
     ///
     /// # Cancel safety
     /// A dropped future may still write the file.
@@ -232,11 +232,11 @@ impl Edits {
         self.make_all(None, vec![FileChange { file, seen, changes: vec![change], request }]).await
     }
 
-    /// Makes changes in several files, which are taken back together. Each file may be there once; they are written in
-    /// their order. `command` names the edit in the journal.
+    /// Changes several files as one edit, which is undone as a whole. Each file may be named once; files are written in
+    /// this order. `command` names the edit in the journal.
     ///
     /// # Errors
-    /// If nothing was written: the files that were get back what they had.
+    /// Fails if nothing was written: files that were already written are restored.
     ///
     /// # Cancel safety
     /// A dropped future may still write the files.
@@ -260,10 +260,10 @@ impl Edits {
         .await
     }
 
-    /// Takes an edit back: the one with this number, else the last one that was not taken back.
+    /// Undoes the edit with this number, or else the last edit that was not undone.
     ///
     /// # Errors
-    /// If nothing was written.
+    /// Fails if nothing was written.
     ///
     /// # Cancel safety
     /// A dropped future may still write the files.
@@ -296,7 +296,7 @@ impl Edits {
                 let part = Part { done, ..file.part.clone() };
                 Write { part, seen: file.was.clone(), new: file.text.clone() }
             };
-            // The last file that was written is the first that is restored.
+            // The file that was written last is restored first.
             let writes = files.iter().rev().map(write).collect();
             let id = edits.write(writes, record.command.clone(), Some(record.id))?;
             Ok(Undone { record, id, files, refused })
@@ -304,12 +304,12 @@ impl Edits {
         .await
     }
 
-    /// Returns what a file becomes when an edit is taken back there.
+    /// Returns what a file becomes when an edit is undone in it.
     fn before(&self, id: u64, number: usize, part: &Part, request: &LoadRequest) -> Result<UndoneFile, Error> {
         let client = part.client.as_deref().and_then(Client::named);
         let mut request = LoadRequest { project_directory: part.scope.clone(), client, ..request.clone() };
         if client.is_some() {
-            // The edit was about the user's own servers, wherever this runs.
+            // The edit was about the user's own servers, whatever the working directory is now.
             request.working_directory = None;
         }
         let now = read(&part.file)?;
@@ -332,10 +332,10 @@ impl Edits {
         Ok(UndoneFile { part: part.clone(), is_exact, was: now, text })
     }
 
-    /// Returns the edits, the last one first, each with whether it still stands: it happened, and was not taken back.
+    /// Returns the edits, the last one first, each with whether it is in effect: it was carried out and not undone.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn list(&self) -> Result<Vec<(Record, bool)>, Error> {
         let edits = self.clone();
         keep::done(move || {
@@ -354,7 +354,7 @@ impl Edits {
         keep::lock(&path, PATIENCE).map_err(wrong)
     }
 
-    /// Writes files, or removes them, after their record.
+    /// Writes or removes files, after their record is written.
     fn write(&self, mut writes: Vec<Write>, command: Option<String>, undoes: Option<u64>) -> Result<u64, Error> {
         let mut targets = Vec::with_capacity(writes.len());
         for write in &mut writes {
@@ -388,7 +388,7 @@ impl Edits {
         }
         for record in dropped {
             for number in 0..record.parts.len() {
-                // What stays there is only litter.
+                // A file that cannot be removed does no harm.
                 let _ = gone(&self.backup_path(record.id, number, "before"));
                 let _ = gone(&self.backup_path(record.id, number, "after"));
             }
@@ -396,19 +396,19 @@ impl Edits {
         Ok(id)
     }
 
-    /// Returns the file with a text of an edit. The first file of an edit needs no number.
+    /// Returns the path of a stored text of an edit. The first file of an edit needs no number.
     fn backup_path(&self, id: u64, number: usize, what: &str) -> PathBuf {
         let number = if number == 0 { String::new() } else { format!("-{number}") };
         self.folder.join(format!("{id:06}{number}.{what}"))
     }
 
-    /// Reads a text of an edit; `None` if there was no file.
+    /// Reads a stored text of an edit; `None` if there was no file.
     fn backup(&self, id: u64, number: usize, what: &str) -> Result<Option<String>, Error> {
         read(&self.backup_path(id, number, what))
     }
 }
 
-/// Returns what the journal says of the edit of a file, without the hashes.
+/// Returns the journal's record of the edit of a file, without the hashes.
 fn part(file: &Path, done: Vec<Done>, request: &LoadRequest) -> Part {
     Part {
         file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
@@ -421,7 +421,7 @@ fn part(file: &Path, done: Vec<Done>, request: &LoadRequest) -> Part {
     }
 }
 
-/// Refuses to write a file that has changed. Other programs do not know our lock.
+/// Refuses to write a file that has changed. Other programs do not use our lock.
 fn is_as_seen(write: &Write) -> Result<(), Error> {
     let file = &write.part.file;
     if read(file)? == write.seen { Ok(()) } else { Err(Error::Changed { path: file.clone() }) }
@@ -436,11 +436,11 @@ fn put(write: &Write, target: &Path) -> Result<(), Error> {
     written.map_err(|source| Error::Write { path: write.part.file.clone(), source })
 }
 
-/// Gives files back what they held, unless somebody has changed them since.
+/// Restores the old texts of files, except of files that were changed since.
 fn give_back(writes: &[Write], targets: &[PathBuf]) {
     for (write, target) in writes.iter().zip(targets).rev() {
         if read(&write.part.file).ok() == Some(write.new.clone()) {
-            // What fails here stays as an edit that `undo` can take back.
+            // If a file cannot be restored, the edit stays in the journal, so that `undo` can undo it.
             let _ = match &write.seen {
                 Some(seen) => keep::replace(target, seen.as_bytes()),
                 None => gone(target),
@@ -449,17 +449,17 @@ fn give_back(writes: &[Write], targets: &[PathBuf]) {
     }
 }
 
-/// Reads a config file, also one that is a link. Returns `None` if there is none. Blocks.
+/// Reads a config file, and follows links. Returns `None` if there is none. Blocks.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than 16 MiB, or is not UTF-8.
+/// Fails if the file cannot be read, is larger than 16 MiB, or is not UTF-8.
 pub fn read(file: &Path) -> Result<Option<String>, Error> {
     use std::io::Read as _;
 
     let wrong = |source| Error::Read { path: file.to_owned(), source };
     match fs::metadata(file) {
         Ok(metadata) if metadata.is_file() => {}
-        // To open a pipe would wait for its writer.
+        // Opening a pipe would wait for its writer.
         Ok(_) => return Err(wrong(io::Error::other("it is no regular file"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
             return Ok(None);
@@ -475,11 +475,11 @@ pub fn read(file: &Path) -> Result<Option<String>, Error> {
     Ok(Some(text))
 }
 
-/// Returns the file at the end of all links, and makes its folder if that is missing.
+/// Returns the file to which all links lead, and creates its folder if that is missing.
 fn real(file: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(file) {
         Ok(target) => {
-            // A file that this user may not write is not replaced either.
+            // A file that this user may not write must not be replaced either.
             fs::OpenOptions::new().write(true).open(&target)?;
             Ok(target)
         }
@@ -503,7 +503,7 @@ fn hash(text: &str) -> String {
     hex::encode(&Sha256::digest(text))
 }
 
-/// Returns the hash of what a file holds; `None` if there is no file.
+/// Returns the hash of a file's content; `None` if there is no file.
 fn hash_of(file: &Path) -> Result<Option<String>, Error> {
     Ok(read(file)?.as_deref().map(hash))
 }

@@ -1,7 +1,8 @@
-//! The journal of edits, and which of them can be taken back.
+//! The journal of edits, and which of them can be undone.
 //!
-//! A record is written before its files are. Whether an edit reached a file is seen from what the file, or the next edit of
-//! it, began with. So after a kill in the middle, what was written stands and can be taken back, and the rest does not count.
+//! A record is written before its files are. Whether an edit reached a file is determined from the hash of the file, or
+//! from the hash with which the file's next edit began. So if a program is killed during an edit, the files that it
+//! wrote count and can be undone, and the others do not.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use crate::config::edit::Done;
 
-/// An edit in the journal: what one command has done.
+/// An edit in the journal: everything that one command changed.
 ///
 /// ```
 /// # fn show(record: &mcp_host::edits::Record) {
@@ -26,11 +27,11 @@ pub struct Record {
     pub id: u64,
     /// When it was made, in seconds since 1970.
     pub at: u64,
-    /// The command, if it is named by that and not by its one change.
+    /// The command, if the edit is named after it and not after its only change.
     pub command: Option<String>,
-    /// What it did, file by file; each file once.
+    /// The changes, by file.
     pub parts: Vec<Part>,
-    /// The number of the edit that it took back.
+    /// The number of the edit that this one undid; `None` if it undid none.
     pub undoes: Option<u64>,
 }
 
@@ -48,21 +49,21 @@ pub struct Part {
     /// Whether it was found in a working directory, and so belongs to a project.
     #[serde(default)]
     pub is_project: bool,
-    /// The project of Claude Code's file whose part was edited.
+    /// The project in Claude Code's file whose servers were edited.
     #[serde(default)]
     pub scope: Option<PathBuf>,
     /// The client whose file it is, if the user named one.
     #[serde(default)]
     pub client: Option<String>,
-    /// What was done, in order.
+    /// The changes, in order.
     pub done: Vec<Done>,
-    /// The hash of the text before it; `None` if there was no file.
+    /// The hash of the text before the edit; `None` if there was no file.
     pub(super) before: Option<String>,
-    /// The hash of the text after it; `None` if the file was removed.
+    /// The hash of the text after the edit; `None` if the file was removed.
     pub(super) after: Option<String>,
 }
 
-/// A record as a journal has it: with parts, or, in older ones, with one change of one file.
+/// A record as stored: with parts, or, in old journals, with one change of one file.
 #[derive(Deserialize)]
 struct Stored {
     id: u64,
@@ -111,7 +112,7 @@ pub(super) struct Journal {
     records: Vec<Record>,
 }
 
-/// Gives the hash of what a file holds now; `None` if there is no file.
+/// Returns the hash of a file's current content; `None` if there is no file.
 pub(super) type Now<'a> = &'a dyn Fn(&Path) -> Result<Option<String>, Error>;
 
 impl Journal {
@@ -124,19 +125,19 @@ impl Journal {
         self.records.last().map_or(1, |last| last.id + 1)
     }
 
-    /// Adds an edit. Returns those that are forgotten for it.
+    /// Adds an edit. Returns the oldest edits, which are dropped for it.
     pub(super) fn add(&mut self, record: Record, most: usize) -> Vec<Record> {
         self.records.push(record);
         let over = self.records.len().saturating_sub(most);
         self.records.drain(..over).collect()
     }
 
-    /// Finds the edit to take back.
+    /// Finds the edit to undo.
     pub(super) fn to_undo(&self, id: Option<u64>, now: Now<'_>) -> Result<&Record, Error> {
         let Some(id) = id else {
             let own = self.records.iter().rev().filter(|record| record.undoes.is_none());
             for record in own {
-                // An edit whose file cannot be read is not passed over: the user means the last one.
+                // An edit whose file cannot be read is not skipped, because the user means the last edit.
                 if self.stands(record, now)? {
                     return Ok(record);
                 }
@@ -147,7 +148,7 @@ impl Journal {
         if self.stands(record, now)? { Ok(record) } else { Err(Error::Undone(id)) }
     }
 
-    /// Reports whether something of an edit happened and was not taken back since.
+    /// Reports whether any part of an edit is in effect: it was carried out and not undone.
     pub(super) fn stands(&self, record: &Record, now: Now<'_>) -> Result<bool, Error> {
         for part in &record.parts {
             if self.part_stands(record, part, now)? {
@@ -157,7 +158,7 @@ impl Journal {
         Ok(false)
     }
 
-    /// Reports whether an edit reached this file and was not taken back there since.
+    /// Reports whether an edit reached this file and was not undone there.
     pub(super) fn part_stands(&self, record: &Record, part: &Part, now: Now<'_>) -> Result<bool, Error> {
         if !self.happened(record, part, now)? {
             return Ok(false);
@@ -173,7 +174,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reports whether an edit reached its file: its program may have been killed before.
+    /// Reports whether an edit reached its file. If not, its program was killed before.
     fn happened(&self, record: &Record, part: &Part, now: Now<'_>) -> Result<bool, Error> {
         let later = self.records.iter().filter(|other| other.id > record.id);
         let next = later.flat_map(|other| &other.parts).find(|other| other.file == part.file);

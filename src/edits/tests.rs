@@ -1,4 +1,4 @@
-//! Edits on disk: taken back, refused, and made by several programs at once.
+//! Edits on disk: undone, refused, and made by several programs at once.
 
 use super::*;
 use crate::config::edit::NewServer;
@@ -52,7 +52,7 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     let off = home.text();
     home.make(switch("a", true)).await.unwrap();
     assert_eq!((made.id, home.text().as_str()), (1, TEXT));
-    // The last one first, then the one before, and then nothing.
+    // First the last edit is undone, then the one before, and then there is none left.
     let undone = home.undo(None).await.unwrap();
     assert_eq!((undone.record.id, undone.files[0].is_exact, home.text()), (2, true, off.clone()));
     assert_eq!(home.undo(None).await.unwrap().record.id, 1);
@@ -60,7 +60,7 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     assert!(matches!(home.undo(None).await, Err(Error::None)));
     assert!(matches!(home.undo(Some(1)).await, Err(Error::Undone(1))));
     assert!(matches!(home.undo(Some(9)).await, Err(Error::Unknown(9))));
-    // What took an edit back can be taken back, too.
+    // An undo can be undone, too.
     let again = home.undo(Some(4)).await.unwrap();
     assert_eq!((again.record.undoes, home.text()), (Some(1), off));
     let stand: Vec<(u64, bool)> =
@@ -105,14 +105,14 @@ async fn several_files_are_one_edit() {
     fs::write(&second, TEXT).unwrap();
     let made = home.edits().make_all(Some("link"), two(&home, &second)).await.unwrap();
     assert!(home.text().contains("disabled") && fs::read_to_string(&second).unwrap().contains("disabled"));
-    // One was written by somebody else since, and one of its two changes cannot be taken back.
+    // One file was changed since, and one of its two changes cannot be undone.
     fs::write(home.file(), home.text().replace("\"x\"", "\"y\"")).unwrap();
     let undone = home.undo(Some(made.id)).await.unwrap();
     let files: Vec<&PathBuf> = undone.files.iter().map(|file| &file.part.file).collect();
     let refused: Vec<&PathBuf> = undone.refused.iter().map(|(file, _)| file).collect();
     assert_eq!((files, refused), (vec![&second], vec![&home.file()]));
     assert_eq!(fs::read_to_string(&second).unwrap(), TEXT);
-    // That one stands, and is all that is taken back when it can be.
+    // That edit is still in effect there, and is all that is undone once it can be.
     fs::write(home.file(), home.text().replace("\"y\"", "\"x\"")).unwrap();
     let undone = home.undo(None).await.unwrap();
     assert_eq!((undone.record.id, undone.files.len(), home.text().as_str()), (made.id, 1, TEXT));
@@ -124,7 +124,7 @@ async fn files_get_back_what_they_had_if_one_cannot_be_written() {
     let home = Home::new(TEXT);
     let second = home.0.path().join("second.json");
     fs::write(&second, TEXT).unwrap();
-    // Where the new text would be written, a folder is in the way.
+    // A folder has the name of the temporary file for the new text.
     fs::create_dir(home.0.path().join(".second.json.new")).unwrap();
     let refused = home.edits().make_all(Some("link"), two(&home, &second)).await;
     assert!(matches!(&refused, Err(Error::Write { path, .. }) if *path == second), "{refused:?}");
@@ -169,7 +169,7 @@ async fn a_file_that_is_not_as_it_was_seen_is_not_written() {
     let refused = edits.make(home.file(), None, add("b"), LoadRequest::default()).await;
     assert!(matches!(refused, Err(Error::Changed { .. })));
     assert_eq!(home.text(), TEXT);
-    // It has a record and did not happen.
+    // The edit has a record, but was not carried out.
     assert!(matches!(home.undo(None).await, Err(Error::None)));
 }
 
@@ -210,7 +210,7 @@ async fn a_link_stays_and_its_file_keeps_its_mode() {
     fs::rename(home.file(), &target).unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o664)).unwrap();
     symlink(&target, home.file()).unwrap();
-    // What waits there under the name of the temporary file is not written to.
+    // An existing file with the name of the temporary file is not written to.
     let trap = home.0.path().join("trap");
     fs::write(&trap, "dear").unwrap();
     symlink(&trap, folder.join(".real.json.new")).unwrap();
@@ -220,7 +220,7 @@ async fn a_link_stays_and_its_file_keeps_its_mode() {
     assert!(home.text().contains("disabled") && fs::read_to_string(&trap).unwrap() == "dear");
     home.undo(None).await.unwrap();
     assert_eq!((home.text().as_str(), fs::symlink_metadata(home.file()).unwrap().is_symlink()), (TEXT, true));
-    // A link to nowhere is no new file.
+    // A broken link does not count as a missing file.
     fs::remove_file(&target).unwrap();
     assert!(matches!(home.make(add("b")).await, Err(Error::Read { .. })));
 }

@@ -19,11 +19,11 @@ use crate::upstream::StateName;
 /// One metric with all its series.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
-    /// Without the prefix, and for counters without `_total`.
+    /// The name without the prefix and, for counters, without `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: MetricType,
-    /// Whether it has a series for each tool, so that it is left out first.
+    /// Whether it has a series for each tool. Such metrics are left out first.
     pub(super) of_tools: bool,
     pub(super) series: fn(&Facts, &mut Series<'_>) -> fmt::Result,
 }
@@ -278,7 +278,7 @@ const STATES: [StateName; 10] = [
     StateName::Disabled,
 ];
 
-/// Writes a number for each server that has one.
+/// Writes a number for each server for which `of` returns one.
 fn each(facts: &Facts, out: &mut Series<'_>, of: impl Fn(&ServerGauges) -> Option<u64>) -> fmt::Result {
     facts.scrape.servers.iter().try_for_each(|server| match of(server) {
         Some(value) => out.count(&[("server", &server.name)], value),
@@ -286,12 +286,12 @@ fn each(facts: &Facts, out: &mut Series<'_>, of: impl Fn(&ServerGauges) -> Optio
     })
 }
 
-/// Writes what is counted of each server.
+/// Writes a counter of each server.
 fn counted(facts: &Facts, out: &mut Series<'_>, count: Count) -> fmt::Result {
     each(facts, out, |server| Some(server.counts.read(count)))
 }
 
-/// Writes counts of each server, which differ by the word of one label. A server has either all of them or none.
+/// Writes several counters of each server as series that differ in one label. A server has either all of them or none.
 fn by_word(facts: &Facts, out: &mut Series<'_>, label: &'static str, words: &[(&str, Count)]) -> fmt::Result {
     for server in &facts.scrape.servers {
         if words.iter().any(|(_, count)| server.counts.read(*count) > 0) {
@@ -303,7 +303,7 @@ fn by_word(facts: &Facts, out: &mut Series<'_>, label: &'static str, words: &[(&
     Ok(())
 }
 
-/// Calls `of` with the name and the counts of each server, and with those of requests that went to none.
+/// Calls `of` with the name and the counters of each server, and with those of requests that went to no server.
 fn with_none(facts: &Facts, mut of: impl FnMut(&str, &crate::counts::ServerCounts) -> fmt::Result) -> fmt::Result {
     of("", facts.scrape.counts.none())?;
     facts.scrape.servers.iter().try_for_each(|server| of(&server.name, &server.counts))
@@ -360,11 +360,11 @@ fn questions(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Writes the verdicts of the rules that the config has. A request that no rule matched has an empty `rule`.
+/// Writes the verdicts of the config's rules. A request that no rule matched has an empty `rule`.
 fn verdicts(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
     for (verdict, count) in facts.scrape.counts.verdicts() {
         let is_known = |rule: &str| facts.scrape.rules.iter().any(|known| known == rule);
-        // What happens by default is reported by a name of its own, which is no rule.
+        // The default decision is reported under a name of its own, which is not a rule.
         let rule = verdict.rule.as_deref().filter(|rule| *rule != DEFAULT || is_known(rule)).unwrap_or_default();
         if rule.is_empty() || is_known(rule) {
             let enforced = if verdict.enforced { "true" } else { "false" };
@@ -375,7 +375,7 @@ fn verdicts(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
 }
 
 fn tables(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
-    // The names are those of `gauges` in `status`, whatever there is.
+    // The names are those of `gauges` in `status`, whatever they are.
     let gauges = serde_json::to_value(facts.scrape.gauges).unwrap_or_default();
     let entries = gauges.as_object().into_iter().flatten();
     entries.into_iter().try_for_each(|(table, count)| match count.as_u64() {
@@ -394,7 +394,7 @@ fn doors(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Writes a number of the list of each view.
+/// Writes a number about the list of each view.
 fn lists(facts: &Facts, out: &mut Series<'_>, number: fn(&Ledger) -> usize) -> fmt::Result {
     facts.scrape.ledgers.iter().try_for_each(|ledger| out.count(&[("view", &ledger.view)], number(ledger) as u64))
 }

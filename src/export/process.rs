@@ -1,6 +1,6 @@
-//! What the system says of this process.
+//! Numbers about this process that the system provides.
 
-/// The process, where the system tells.
+/// The process; empty on systems that do not provide these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Process {
     pub(super) resident_bytes: Option<u64>,
@@ -10,28 +10,28 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Asks the system. May block.
+    /// Reads the numbers. May block.
     #[cfg(target_os = "linux")]
     pub(super) fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (ticks, page) = (rustix::param::clock_ticks_per_second(), rustix::param::page_size());
         let Self { resident_bytes, cpu_seconds, .. } = Self::read(&stat, ticks, page as u64);
-        // The descriptor of the folder itself is open meanwhile.
+        // The descriptor of the folder itself is open at that moment.
         let open = std::fs::read_dir("/proc/self/fd").ok().map(|files| (files.count() as u64).saturating_sub(1));
         Self { resident_bytes, cpu_seconds, open_fds: open, max_fds: max_fds() }
     }
 
-    /// Other systems are not asked.
+    /// Returns nothing on this system.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn now() -> Self {
         Self::default()
     }
 
-    /// Reads `/proc/self/stat`, whose times are in ticks and whose sizes are in pages.
+    /// Parses `/proc/self/stat`, in which times are in ticks and sizes in pages.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has that file"))]
     #[expect(clippy::cast_precision_loss, reason = "a process has fewer ticks than a float holds exactly")]
     fn read(stat: &str, ticks: u64, page: u64) -> Self {
-        // The second field is the name of the program in parentheses, which may hold anything.
+        // The second field is the name of the program in parentheses, which may contain any text.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         // The first field here is the third one of the file.

@@ -7,7 +7,7 @@ use crate::manager::{ConfigStatus, Ledger, ServerGauges};
 use crate::pieces::in_pieces;
 use crate::router::{Gauges, Router};
 
-/// How many servers are measured before calls have their turn.
+/// How many servers are measured before other tasks get a turn.
 const PIECE: usize = 64;
 
 /// Everything that a scrape reads.
@@ -15,17 +15,17 @@ const PIECE: usize = 64;
 pub(super) struct Scrape {
     pub(super) counts: Counts,
     pub(super) servers: Vec<ServerGauges>,
-    /// What lists cost. It is counted where the text is written, on a thread that may block.
+    /// What lists cost in tokens, counted when the text is written, on a thread that may block.
     pub(super) ledgers: Vec<Ledger>,
     pub(super) config: ConfigStatus,
     pub(super) gauges: Gauges,
-    /// Whether there is an audit.
+    /// Whether an audit is configured.
     pub(super) has_audit: bool,
     /// The rules that the config has, by name.
     pub(super) rules: Vec<String>,
     /// How many calls wait for a person's permission.
     pub(super) asks: usize,
-    /// The bytes that wait for clients, and how many clients were cut off because of them.
+    /// The bytes queued for clients, and how many clients were cut off because of them.
     pub(super) queued: usize,
     pub(super) cuts: u64,
     /// When the host started, in seconds since 1970.

@@ -9,14 +9,14 @@ use super::process::Process;
 use super::scrape::Scrape;
 use crate::counts::Buckets;
 
-/// What the families read.
+/// Everything that the families read.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) scrape: Scrape,
     pub(super) process: Process,
 }
 
-/// Takes the series of one family.
+/// Writes the series of one family.
 pub(super) struct Series<'a> {
     metric: MetricEncoder<'a>,
     kind: MetricType,
@@ -26,7 +26,7 @@ pub(super) struct Series<'a> {
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
 impl<'a> Series<'a> {
-    /// Takes the series of a family of that kind.
+    /// Creates a writer for a family of this kind.
     pub(super) fn new(metric: MetricEncoder<'a>, kind: MetricType) -> Self {
         Self { metric, kind }
     }
@@ -54,7 +54,7 @@ impl<'a> Series<'a> {
         self.with(labels, |metric| metric.encode_histogram::<NoLabelSet>(of.sum, of.count(), &of.counts, None))
     }
 
-    /// Writes labels that are the information.
+    /// Writes a series whose labels are the information.
     pub(super) fn info(&mut self, labels: Labels<'_>) -> fmt::Result {
         self.metric.encode_info(&labels)
     }

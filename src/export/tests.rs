@@ -59,7 +59,7 @@ fn call(counts: &Counts, server: &Arc<ServerCounts>, tool: &str, end: End, kind:
     tally.close(counts, &Over { end, kind, bytes_out: 200, at });
 }
 
-/// Makes counts in which everything has happened.
+/// Creates counters in which everything has happened.
 fn everything(server: &str) -> Counts {
     let counts = Counts::default();
     counts.set_tools(&["*".to_owned()]);
@@ -173,7 +173,7 @@ fn the_names_and_labels_are_stable() {
     ");
 }
 
-/// The pages that name metrics, and what each leaves out of their names.
+/// The pages that name metrics, and the prefix that each leaves out.
 const PAGES: [(&str, &str); 3] = [
     ("docs/metrics.md", include_str!("../../docs/metrics.md")),
     ("docs/metrics/alerts.yml", include_str!("../../docs/metrics/alerts.yml")),
@@ -191,7 +191,7 @@ fn the_pages_name_every_metric_and_no_other() {
         let words = said.split(|letter: char| !is_part(letter));
         let named: Vec<&str> =
             words.filter(|word| word.starts_with("mcp_host_") || word.starts_with("process_")).collect();
-        // Whether there are traces is a matter of the build.
+        // Whether there are traces depends on the build.
         for name in named.iter().filter(|name| !name.starts_with("mcp_host_otel_dropped")) {
             assert!(series.contains(name) || families.contains(name), "{page} names {name}");
         }

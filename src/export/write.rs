@@ -16,10 +16,10 @@ use super::series::{Facts, Series};
 
 /// The prefix of all metrics of a host.
 const PREFIX: &str = "mcp_host";
-/// Room for what is written at the end.
+/// Room for the text at the end.
 const END: usize = 1024;
 
-/// One family, as the registry takes it.
+/// One family, as a member of the registry.
 struct Member {
     family: &'static Family,
     facts: Arc<Facts>,
@@ -64,7 +64,7 @@ pub(super) fn write(scrape: Scrape, most: usize) -> String {
     text
 }
 
-/// Returns a registry with one family. Those of the process have names that are the same for all programs.
+/// Returns a registry with one family. Metrics of the process have the names that all programs use.
 fn registry(family: &'static Family, facts: &Arc<Facts>) -> Registry {
     let mut registry =
         if family.name.starts_with("process_") { Registry::default() } else { Registry::with_prefix(PREFIX) };

@@ -1,4 +1,4 @@
-//! The arguments of one call, read member by member, and only where an expression looks.
+//! The arguments of one call. Each member is parsed only when an expression looks at it.
 
 use std::cell::OnceCell;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::protocol::Raw;
 use crate::protocol::value;
 
-/// The most bytes of arguments that expressions look at.
+/// The largest size of arguments, in bytes, that expressions look at.
 pub(crate) const MOST: usize = 256 * 1024;
 
 /// The arguments of one call.
@@ -26,12 +26,12 @@ pub(crate) struct Member {
 }
 
 impl Arguments {
-    /// Takes the arguments as they are sent. Those that are missing or `null` are none.
+    /// Wraps the arguments as they are sent. Missing arguments, and `null`, count as an empty object.
     pub(crate) fn new(raw: Option<&Raw>) -> Self {
         Self { raw: raw.filter(|raw| raw.as_bytes() != b"null").cloned(), members: OnceCell::new() }
     }
 
-    /// Returns all of them, unread; `None` if they are too large, or no object that can be read.
+    /// Returns all arguments, not yet parsed; `None` if they are too large or are not a readable object.
     pub(crate) fn members(&self) -> Option<&[Member]> {
         let read = || {
             let Some(raw) = &self.raw else { return Some(Vec::new()) };
@@ -47,7 +47,7 @@ impl Arguments {
         self.members.get_or_init(read).as_deref()
     }
 
-    /// Returns the one with this name; `Err` if it cannot be read.
+    /// Returns the argument with this name; `Ok(None)` if there is none, and `Err` if it cannot be read.
     pub(super) fn get(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         let members = self.members().ok_or(Unreadable)?;
         let member = members.iter().find(|member| member.name == name);

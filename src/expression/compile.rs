@@ -23,7 +23,7 @@ const STACK: usize = 32 * 1024 * 1024;
 
 const MACROS: &str = "has, all, exists, exists_one, map, filter";
 
-/// A function, whether it is called on a value and by itself, and how many values it takes in all.
+/// Each function, whether it can be called on a value and by itself, and how many values it takes in all.
 const FUNCTIONS: [(Function, bool, bool, usize); 9] = [
     (Function::Size, true, true, 1),
     (Function::StartsWith, true, false, 2),
@@ -36,7 +36,7 @@ const FUNCTIONS: [(Function, bool, bool, usize); 9] = [
     (Function::Double, false, true, 1),
 ];
 
-/// What a text means: the tree, which arguments it reads, and all names of members in it.
+/// The meaning of a text: its tree, which arguments it reads, and all names of members in it.
 type Meaning = (Node, Reads, BTreeSet<String>);
 
 /// Reads an expression.
@@ -45,7 +45,7 @@ pub(super) fn compile(text: &str) -> Result<Meaning, String> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("expression".to_owned()).stack_size(STACK);
         let parsing = thread.spawn_scoped(scope, || parse(text)).map_err(|error| format!("no thread: {error}"))?;
-        // The parser is not ours; should it panic, the text is no expression.
+        // The parser is a foreign crate. If it panics, the text counts as invalid.
         parsing.join().unwrap_or_else(|_| Err("it cannot be read".to_owned()))
     })
 }
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Result<Meaning, String> {
     Ok((node, compiler.reads, compiler.names))
 }
 
-/// Refuses brackets that are nested too deep. Those in texts do not count.
+/// Refuses brackets that are nested too deep. Brackets in string literals and comments do not count.
 fn check_brackets(text: &str) -> Result<(), String> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0_usize);
@@ -99,7 +99,7 @@ fn check_brackets(text: &str) -> Result<(), String> {
 }
 
 struct Compiler {
-    /// The variables of the comprehensions around, the innermost last.
+    /// The variables of the enclosing comprehensions, the innermost last.
     items: Vec<String>,
     reads: Reads,
     names: BTreeSet<String>,
@@ -152,12 +152,12 @@ impl Compiler {
         }))
     }
 
-    /// Reports whether this is `args`. No comprehension has a variable with that name.
+    /// Reports whether this expression is the variable `args`. No comprehension has a variable with that name.
     fn is_args(expr: &IdedExpr) -> bool {
         matches!(&expr.expr, Expr::Ident(name) if name == "args")
     }
 
-    /// Notes that one argument is read.
+    /// Records that the expression reads this argument.
     fn argument(&mut self, name: &str) -> String {
         self.names.insert(name.to_owned());
         match &mut self.reads {
@@ -193,7 +193,7 @@ impl Compiler {
             let known: Vec<&str> = FUNCTIONS.iter().map(|(function, ..)| function.name()).collect();
             let message = match func_name.as_str() {
                 "has" | "all" | "exists" | "exists_one" | "map" | "filter" => {
-                    format!("`{func_name}` is used in another way than it can be")
+                    format!("`{func_name}` cannot be used this way")
                 }
                 "matches" => "there are no regular expressions, and no function `matches`".to_owned(),
                 _ => format!("unknown function `{func_name}`"),
@@ -230,7 +230,7 @@ impl Compiler {
             _ => return self.logic(name, args),
         };
         let [one, other] = args else { return Ok(None) };
-        // A name that is looked up as a text is read, too.
+        // A member whose name is a string literal, as in `args["x"]` or `"x" in args`, is read, too.
         if let (Binary::Index, _, Some(name)) | (Binary::In, Some(name), _) = (binary, text_of(one), text_of(other)) {
             let of = if binary == Binary::In { other } else { one };
             if Self::is_args(of) {
@@ -274,8 +274,8 @@ impl Compiler {
     }
 }
 
-/// Recognizes which comprehension the parser has spelled out: its kind, the filter, and what is asked of each item or
-/// made of it.
+/// Recognizes the macro from which the parser has made this comprehension. Returns its kind, its filter, and the
+/// expression that is evaluated for each item.
 fn parts(fold: &ComprehensionExpr) -> Option<(Folding, Option<&IdedExpr>, &IdedExpr)> {
     if fold.iter_var2.is_some() {
         return None;

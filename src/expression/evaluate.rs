@@ -9,7 +9,7 @@ use super::tree::{Binary, Fold, Folding, Function, Node, Variable};
 use super::value::{List, Map, Value};
 use super::{HINTS, Values};
 
-/// The longest text that an expression makes.
+/// The longest text that an expression may create, in bytes.
 const TEXT: usize = 256 * 1024;
 
 /// Evaluates a whole expression.
@@ -27,7 +27,7 @@ pub(super) fn evaluate(node: &Node, values: &Values<'_>, budget: &mut Budget) ->
 struct Machine<'a> {
     values: &'a Values<'a>,
     fuel: Fuel,
-    /// The items that the comprehensions around are at, the innermost last.
+    /// The current items of the enclosing comprehensions, the innermost last.
     items: Vec<Value<'a>>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns an argument of the call, which is read if nobody did.
+    /// Returns an argument of the call, and parses it if that was not done before.
     fn argument(&mut self, name: &str) -> Result<Option<Value<'a>>, Fault<'a>> {
         self.fuel.burn(Map::Arguments(self.values.args).cost())?;
         Ok(self.values.args.get(name).map_err(|_| Fault::Unreadable)?.map(Value::of))
@@ -130,8 +130,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates `&&` (whose result is `decisive`, false, as soon as one side is that) or `||` (true). A side that
-    /// decides makes up for an error of the other.
+    /// Evaluates `&&` (`decisive` is false) or `||` (`decisive` is true). A side with the value `decisive` gives the
+    /// result, even if the other side fails.
     fn either(
         &mut self,
         one: &'a Node,
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
                 Ok(false)
             }
             (Value::Map(map), Value::Text(key)) => Ok(self.look_up(map, key.as_str())?.is_some()),
-            // Keys of these kinds exist in CEL, and not in JSON.
+            // CEL objects may have keys of these kinds, but JSON objects do not.
             (Value::Map(_), Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_)) => Ok(false),
             _ => Err(Fault::Kind("`in`")),
         }
@@ -295,7 +295,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Looks at one item. Returns the result if that decides it.
+    /// Evaluates the body for one item. Returns the result of the comprehension if this item decides it.
     fn step(&mut self, fold: &'a Fold, folded: &mut Folded<'a>) -> Result<Option<bool>, Fault<'a>> {
         if let Some(filter) = &fold.filter
             && !self.flag(filter, "`filter` or `map`")?
@@ -366,7 +366,7 @@ fn whole_or<'a>(
 }
 
 impl Function {
-    /// Returns the name that expressions call it by.
+    /// Returns the function's name in expressions.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Size => "size",

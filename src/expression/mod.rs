@@ -1,11 +1,11 @@
-//! Conditions of policy rules (`when`): a part of CEL, checked when the config is read, judged for each request.
+//! Conditions of policy rules (`when`): a part of CEL, checked when the config is read, evaluated for each request.
 //!
-//! In: a text, then for each request what is known of it ([`Values`]). Out: true, false, or an error, which counts as
-//! the stricter of both. The parser is that of the crate `cel`; what it read is turned into a small tree of our own
-//! (`compile.rs`), because only an interpreter of our own (`evaluate.rs`) can count every step.
+//! In: a text, then for each request what is known of it ([`Values`]). Out: true, false, or an error; an error counts
+//! as the stricter of the two. The parser is the one of the crate `cel`. `compile.rs` turns its output into a small
+//! tree of our own, because only an interpreter of our own (`evaluate.rs`) can count every step.
 //!
-//! **Invariant:** no text and no argument makes this panic, and one evaluation takes a bounded number of steps. An error
-//! names what the expression says, never a value that a client sent.
+//! **Invariant:** no text and no argument makes this panic, and one evaluation takes a bounded number of steps. Error
+//! messages name what the expression says, never a value that a client sent.
 
 mod arguments;
 #[cfg(feature = "policy")]
@@ -56,9 +56,9 @@ struct Compiled {
     text: Box<str>,
     node: Node,
     reads: Reads,
-    /// The names of members that the expression looks up anywhere.
+    /// The names of the members that the expression looks up, at any depth.
     names: BTreeSet<String>,
-    /// Whether it is the same for all requests of a caller.
+    /// Whether the result is the same for all requests of a caller.
     of_caller: bool,
 }
 
@@ -70,12 +70,12 @@ pub(crate) enum Reads {
     Nothing,
     /// Those with these names.
     Members(BTreeSet<String>),
-    /// Whatever is there.
+    /// All arguments, or some whose names are not known in advance.
     All,
 }
 
 impl Reads {
-    /// Reports whether it looks at arguments at all.
+    /// Reports whether the expression looks at any arguments.
     pub(crate) fn any(&self) -> bool {
         *self != Self::Nothing
     }
@@ -84,20 +84,20 @@ impl Reads {
 /// What is known of a request.
 #[derive(Debug)]
 pub(crate) struct Values<'a> {
-    /// Who asks, as the audit writes it.
+    /// The caller's principal, as the audit writes it.
     pub(crate) principal: &'a str,
-    /// What its token says of it.
+    /// The claims of the caller's token.
     pub(crate) claims: Option<&'a serde_json::Map<String, serde_json::Value>>,
-    /// What the client calls itself, and its version.
+    /// The name and the version that the client states for itself.
     pub(crate) client: (&'a str, Option<&'a str>),
     pub(crate) view: &'a str,
     pub(crate) server: &'a str,
-    /// The exposed name, or URI.
+    /// The tool's exposed name, or the exposed URI.
     pub(crate) tool: &'a str,
-    /// The server's own name, or URI.
+    /// The server's own name for the tool, or its own URI.
     pub(crate) name: &'a str,
     pub(crate) tags: &'a [String],
-    /// What is said of the tool: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`.
+    /// The tool's hints: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`.
     pub(crate) hints: [Option<bool>; 4],
     pub(crate) args: &'a Arguments,
 }
@@ -109,8 +109,8 @@ impl Expression {
     /// Reads and checks an expression.
     ///
     /// # Errors
-    /// When it is none, when it uses what expressions do not have, or when it is too long or too deep. The text says
-    /// what is wrong, and where. A build without the feature `policy` has no expressions.
+    /// Fails if the text is no expression, uses something that these expressions do not have, or is too long or too
+    /// deep. The error says what is wrong, and where. A build without the feature `policy` has no expressions.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[cfg(feature = "policy")]
         {
@@ -134,26 +134,27 @@ impl Expression {
         &self.0.text
     }
 
-    /// Returns which arguments it looks at.
+    /// Returns which arguments the expression looks at.
     pub(crate) fn reads(&self) -> &Reads {
         &self.0.reads
     }
 
-    /// Returns the names of all members that it looks up, at any depth.
+    /// Returns the names of all members that the expression looks up, at any depth.
     pub(crate) fn names(&self) -> &BTreeSet<String> {
         &self.0.names
     }
 
-    /// Reports whether it is the same for all requests of a caller: it looks at `principal`, `claims`, and `view` only.
+    /// Reports whether the result is the same for all requests of a caller: only `principal`, `claims`, and `view` are
+    /// read.
     pub(crate) fn is_of_caller(&self) -> bool {
         self.0.of_caller
     }
 
-    /// Evaluates it, and takes its steps from the budget of the request.
+    /// Evaluates the expression. Its steps are taken from the budget of the request.
     ///
     /// # Errors
-    /// When something is missing or of another kind than the expression wants, when the result is neither true nor
-    /// false, and when it would take too long.
+    /// Fails if a member is missing or has the wrong kind, if the result is neither true nor false, or if the
+    /// evaluation would take too many steps.
     pub(crate) fn evaluate(&self, values: &Values<'_>, budget: &mut Budget) -> Result<bool, String> {
         evaluate::evaluate(&self.0.node, values, budget)
     }

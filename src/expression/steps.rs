@@ -1,15 +1,15 @@
-//! The steps of an evaluation, and why one has no result.
+//! Counts the steps of an evaluation, and lists the reasons why an evaluation has no result.
 
 use std::fmt;
 
 /// The most steps of one evaluation. They take a few milliseconds at most.
 const STEPS: usize = 100_000;
-/// How many bytes of text are read in one step.
+/// How many bytes of text can be read in one step.
 const BYTES: usize = 16;
 /// The most items that a comprehension looks at.
 pub(super) const ITEMS: usize = 1000;
 
-/// Why there is no result.
+/// Why an evaluation has no result.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault<'a> {
     /// Something has no member with this name.
@@ -17,7 +17,7 @@ pub(super) enum Fault<'a> {
     NoKey,
     /// An operator or function got values of the wrong kind.
     Kind(&'static str),
-    /// Likewise a function of this name.
+    /// The function with this name got values of the wrong kind.
     Call(&'static str),
     OutOfRange,
     Overflow,
@@ -49,25 +49,25 @@ impl fmt::Display for Fault<'_> {
 }
 
 impl Fault<'_> {
-    /// Reports whether nothing makes up for it: not even the other side of `||`.
+    /// Reports whether the evaluation ends with this fault, even if the other side of `||` would be true.
     pub(super) fn is_final(self) -> bool {
         matches!(self, Self::TooMany | Self::TooLong | Self::Unreadable)
     }
 }
 
-/// The steps that are left.
+/// The steps that are left for one evaluation.
 #[derive(Debug)]
 pub(super) struct Fuel(usize);
 
 impl Fuel {
     pub(super) fn burn<'a>(&mut self, steps: usize) -> Result<(), Fault<'a>> {
         let left = self.0.checked_sub(steps);
-        // Whoever asks for too much gets nothing more.
+        // After one request for too many steps, no steps are left.
         self.0 = left.unwrap_or(0);
         left.map(|_| ()).ok_or(Fault::TooLong)
     }
 
-    /// Pays for a text of this length.
+    /// Uses up the steps for reading a text of this length.
     pub(super) fn read<'a>(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
         self.burn(bytes / BYTES)
     }
@@ -84,14 +84,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes the steps of one evaluation.
+    /// Takes the steps of one evaluation out of the budget.
     pub(super) fn draw(&mut self) -> Fuel {
         let steps = STEPS.min(self.0);
         self.0 -= steps;
         Fuel(steps)
     }
 
-    /// Takes back what an evaluation has left.
+    /// Puts the steps that an evaluation has not used back into the budget.
     pub(super) fn give_back(&mut self, left: &Fuel) {
         self.0 += left.0;
     }

@@ -136,7 +136,7 @@ fn an_error_is_told_without_a_value_of_the_client() {
     for arguments in ["[1]", "\"n\"", r#"{"n":1e999}"#, "{\"n\":\"\\ud800\"}"] {
         assert_eq!(with(&expression, &Raw::trusted(arguments.into())), unreadable, "{arguments}");
     }
-    // Nothing makes up for arguments that cannot be read.
+    // Not even the other side of `||` helps if the arguments cannot be read.
     let expression = Expression::parse("args.n == 1 || true").unwrap();
     assert_eq!(with(&expression, &Raw::trusted("[1]".into())), unreadable);
 }
@@ -178,7 +178,7 @@ fn what_is_no_expression_is_told_with_what_is_wrong() {
         startsWith(args.x, 'a'): `startsWith` is written x.startsWith(…)
         '1'.int() == 1: `int` is written int(x)
         has(args): column 5: invalid argument to has() macro
-        args.all(x): `all` is used in another way than it can be; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        args.all(x): `all` cannot be used this way; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
         [1].all(args, true): `args` means something already; use another name for the items
         [1].all(x, [1].all(y, [1].all(z, true))): more than 2 macros like `all` inside one another
         {'a': 1}.a == 1: objects (`{}`) cannot be written here
@@ -200,14 +200,14 @@ fn limits_of_texts_at_their_edges() {
     assert_eq!(Expression::parse(&deep(25)).unwrap_err(), "brackets are nested more than 24 deep");
     let lists = |depth: usize| format!("{}1{} == 1", "[".repeat(depth), "]".repeat(depth));
     assert!(Expression::parse(&lists(24)).is_ok() && Expression::parse(&lists(25)).is_err());
-    // Brackets in texts and comments are none.
+    // Brackets in string literals and comments do not count.
     for text in [
         r#"'((((((((((((((((((((((((((((' != """("(((((((((((((((((((((((((((((""""#,
         "true // (((((((((((((((((((((((((((",
     ] {
         assert!(Expression::parse(text).is_ok(), "{text}: {:?}", Expression::parse(text));
     }
-    // What has no brackets may be deep, too.
+    // Expressions without brackets may be deep, too.
     for (one, last) in [("1+", "1 == 2"), ("!-", "1"), ("true ? true : ", "true"), ("a.", "b"), ("1-", "(1)")] {
         let text = format!("{}{last}", one.repeat((4096 - last.len()) / one.len()));
         assert!(Expression::parse(&text).is_err(), "{one}");
@@ -239,7 +239,7 @@ fn it_knows_which_arguments_it_reads() {
 
 #[test]
 fn only_what_is_named_of_the_arguments_is_read() {
-    // The rest could not be read.
+    // The members that are not looked at could not be parsed.
     let arguments = Raw::trusted(r#"{"big":1e999,"x":1,"bad":"\ud800"}"#.into());
     assert_eq!(with(&Expression::parse("args.x == 1").unwrap(), &arguments), Ok(true));
     assert!(with(&Expression::parse("args.big == 1").unwrap(), &arguments).is_err());
@@ -272,7 +272,7 @@ fn no_work_grows_beyond_its_bounds() {
     for text_of in ["args.l.exists(x, args.s.contains('b'))", "args.l.exists(x, args.s + 'b' == 'b')", &doubled] {
         assert_eq!(evaluated(text_of, &text(200_000)), long, "{text_of}");
     }
-    // Many arguments are not found for nothing.
+    // To find members among many arguments takes steps.
     let wide: serde_json::Map<String, Value> = (0..20_000).map(|number| (number.to_string(), json!(1))).collect();
     let wide = Value::Object(wide);
     assert_eq!(evaluated("has(args.none)", &wide), Ok(false));
@@ -280,7 +280,7 @@ fn no_work_grows_beyond_its_bounds() {
     assert_eq!(evaluated(&all, &wide), long);
 }
 
-/// Expressions of the grammar that we take, and that `cel` evaluates as well.
+/// Expressions of the grammar that we accept and that `cel` evaluates as well.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("args.s".to_owned()),

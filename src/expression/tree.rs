@@ -1,5 +1,4 @@
-//! An expression as it is evaluated: every name is resolved, and every function has the number of arguments that it
-//! takes.
+//! A compiled expression: every name is resolved, and every function has the number of arguments that it takes.
 
 /// A part of an expression.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub(super) enum Node {
     Argument(String),
     /// Whether the arguments have a member.
     HasArgument(String),
-    /// The variable of the comprehension that many levels out; 0 is the innermost.
+    /// A variable of a comprehension, by how many levels out that comprehension is; 0 is the innermost.
     Item(usize),
     Select(Box<Self>, String),
     Has(Box<Self>, String),
@@ -33,7 +32,7 @@ pub(super) enum Node {
 
 #[cfg(feature = "policy")]
 impl Node {
-    /// Reports whether any variable in it is of this kind.
+    /// Reports whether `of_kind` is true for any variable in this tree.
     pub(super) fn has(&self, of_kind: &impl Fn(Variable) -> bool) -> bool {
         match self {
             Self::Null
@@ -59,14 +58,14 @@ impl Node {
 }
 
 impl Variable {
-    /// Reports whether it is the same for all requests of a caller.
+    /// Reports whether the variable is the same for all requests of a caller.
     #[cfg(feature = "policy")]
     pub(super) fn is_of_caller(self) -> bool {
         matches!(self, Self::Principal | Self::Claims | Self::View)
     }
 }
 
-/// A variable, other than the arguments of a comprehension.
+/// A variable of the request. The variables of comprehensions are [`Node::Item`].
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
 pub(super) enum Variable {
@@ -101,7 +100,7 @@ pub(super) enum Binary {
     Remainder,
 }
 
-/// A function. What it is called on is its first argument.
+/// A function. If it is called on a value, that value is its first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
 pub(super) enum Function {
@@ -116,18 +115,18 @@ pub(super) enum Function {
     Double,
 }
 
-/// A comprehension.
+/// A comprehension: `all`, `exists`, `exists_one`, `map` or `filter`.
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) kind: Folding,
     pub(super) range: Node,
-    /// Which items count; `None` means all.
+    /// The condition that selects the items that count; `None` means all.
     pub(super) filter: Option<Node>,
-    /// What is asked of each item, or what each becomes.
+    /// The expression that is evaluated for each item.
     pub(super) body: Node,
 }
 
-/// What a comprehension makes of its items.
+/// How a comprehension combines its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
 pub(super) enum Folding {

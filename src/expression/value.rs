@@ -200,7 +200,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Compares two numbers by value; `None` if one of both is none, and `None` inside for NaN.
+/// Compares two numbers by value; `None` if either is not a number, and `Some(None)` if either is NaN.
 fn numbers(one: &Value<'_>, other: &Value<'_>) -> Option<Option<Ordering>> {
     Some(match (one, other) {
         (Value::Double(one), Value::Double(other)) => one.partial_cmp(other),
@@ -223,7 +223,7 @@ fn with_whole(one: f64, other: i128) -> Option<Ordering> {
     if one.is_nan() {
         return None;
     }
-    // A conversion to a whole number stops at its ends, which no number that is compared here reaches.
+    // The conversion saturates only at the ends of the range, which no number that is compared here reaches.
     let floor = one.floor();
     let order = (floor as i128).cmp(&other);
     Some(if order == Ordering::Equal && one > floor { Ordering::Greater } else { order })

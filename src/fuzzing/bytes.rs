@@ -28,7 +28,7 @@ pub fn lines(data: &[u8]) {
                 Line::Whole(line) => assert_eq!(line, wanted),
                 Line::TooLong(head) => {
                     assert!(wanted.len() > cap, "{wanted:?} fits in {cap}");
-                    // Of the line's end, the head has at most the first byte.
+                    // The head has at most the first byte of the line's end.
                     let head = head.strip_suffix(b"\r").unwrap_or(&head);
                     assert!(wanted.starts_with(head), "{wanted:?} does not begin with {head:?}");
                 }
@@ -101,7 +101,7 @@ pub fn envelope(data: &[u8]) {
         Message::Response(response) => response.outcome.as_ref().ok(),
     };
     if let Some(body) = body {
-        // What was noted about a large body must not be seen.
+        // Notes that the scan made about a large body must not make a difference.
         let (names, plain) = (["a", "name", "_meta"], body.detached());
         assert_eq!(body.members(names), plain.members(names));
         for name in names {

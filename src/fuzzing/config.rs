@@ -53,8 +53,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// Checks that the text of a lock is refused with reasons, or read, and that what was read means the same when it is written
-/// and read again.
+/// Checks that the text of a lock is refused with reasons, or read, and that the result survives writing and reading.
 pub fn lock(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let lock = match read_lock(text) {
@@ -82,7 +81,7 @@ pub fn lock(data: &[u8]) {
     assert_eq!(read_lock(&again).map(|again| again.servers), Ok(lock.servers));
 }
 
-/// The rules that cases are judged by: of every verdict, by names, hints, tags, views, clients, and arguments.
+/// The rules by which cases are judged: with every verdict, and by names, hints, tags, views, clients, and arguments.
 const RULES: &str = r#"{ "mcpServers": { "db": { "command": "x", "tags": ["data"] }, "web": { "command": "x" } },
     "host": { "views": { "review": { "readOnly": "declared" } },
       "auth": { "type": "bearer", "clients": { "ci": "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae" } },

@@ -1,4 +1,4 @@
-//! The API of the page, and what feeds tell of arguments.
+//! The API of the page, and what feeds show of arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use crate::record::fuzzing::told;
 
 /// A value that no feed may show.
 const SECRET: &str = "tr0ub4dor-canary";
-/// The most bytes that are told of one value.
+/// The most bytes that are shown of one value.
 const TOLD: usize = 4096;
 
-/// Checks that the parsers of the API refuse in JSON, on one line; that no body takes one member more, such as a command
-/// (`docs/hazards.md` H83); and that what is told of arguments is short and has no known secret in it. The first line is
-/// a path and a query, the rest a body.
+/// Checks that the parsers of the API refuse in JSON, on one line; that no body may have an additional member, such as
+/// a command (`docs/hazards.md` H83); and that what feeds show of arguments is short and contains no known secret. The
+/// first line is a path and a query, the rest a body.
 pub fn console(data: &[u8]) {
     let cut = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (head, body) = (String::from_utf8_lossy(&data[..cut]), data.get(cut + 1..).unwrap_or_default());
@@ -31,7 +31,7 @@ pub fn console(data: &[u8]) {
     if let Some(refused) = page::refused(body) {
         is_refusal(&refused);
     }
-    // The socket takes the same bodies, each under the name of its request.
+    // The socket accepts the same bodies, each under the name of its request.
     if let Some(request) = Act::read(body, false) {
         let _ = (page::at_socket(&request.name), page::takes(&request.body));
     }
@@ -52,7 +52,7 @@ fn is_refusal(answer: &[u8]) {
     assert!(answer["error"].is_string() && !message.is_empty() && !message.contains('\n'), "{answer}");
 }
 
-/// Puts a secret beside the value, and checks what is told of both.
+/// Puts a secret beside the value, and checks what feeds show of both.
 fn shown(value: &Value, body: &[u8]) {
     let text = String::from_utf8_lossy(body);
     let beside: Cow<'_, str> = text.chars().take(200).collect();

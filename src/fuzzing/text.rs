@@ -81,8 +81,8 @@ pub fn sealed(data: &[u8]) {
     cursor(&text);
 }
 
-/// Checks that only sealed texts are ids of sessions, that nothing that such an id could hold breaks the host, and that ids of
-/// events are read as they were written.
+/// Checks that only sealed texts are session ids, that no content of such an id breaks the host, and that event ids are
+/// read as they were written.
 pub fn session(data: &[u8]) {
     static SEAL: OnceLock<Seal> = OnceLock::new();
     let seal = SEAL.get_or_init(|| Seal::new().expect("there is randomness"));
@@ -92,7 +92,7 @@ pub fn session(data: &[u8]) {
     assert_eq!(seal.open_bytes(Purpose::Session, "local", &id).as_deref(), Ok(data));
     assert!(seal.open_bytes(Purpose::Session, "other", &id).is_err(), "for another one");
     assert!(seal.open_bytes(Purpose::Task, "local", &id).is_err(), "for another purpose");
-    // Whoever has the key can write anything.
+    // With the key, any content can be sealed.
     door::session(data);
     door::event(&text);
 }
@@ -138,7 +138,7 @@ pub fn redact(data: &[u8]) {
     let _ = Scrubber::default().scrub(&text);
 }
 
-/// Checks that two definitions, on a line each, have changes if and only if their pins differ, and that what is found in
+/// Checks that two definitions, one on each line, have changes if and only if their pins differ, and that findings in
 /// them can be printed.
 pub fn definition(data: &[u8]) {
     let mut lines = data.splitn(2, |byte| *byte == b'\n').map(|line| Raw::parse(&line.to_vec().into()));
@@ -148,15 +148,16 @@ pub fn definition(data: &[u8]) {
     }
 }
 
-/// Checks that a search for the first line finds each tool at most once, whatever the tool (the second line) says of itself.
+/// Checks that a search for the first line finds each tool at most once, whatever the tool's definition (the second
+/// line).
 pub fn search(data: &[u8]) {
     let (query, tool) = data.split_at(data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len()));
     let tool = Raw::parse(&tool.to_vec().into()).unwrap_or_else(|_| Raw::empty_object());
     searched(&String::from_utf8_lossy(query), &tool);
 }
 
-/// Checks that the pages of a text (all lines but the first) are the text, and that no search in it and no pointer (the first
-/// line) breaks the host.
+/// Checks that the pages of a text (all lines but the first), joined, are the text, and that no search and no pointer
+/// (the first line) breaks the host.
 pub fn pages(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (wanted, text) = text.split_once('\n').unwrap_or((&text, &text));

@@ -1,8 +1,8 @@
-//! Asks a registry of servers: version 0.1 of its API, by HTTP, with limits on everything that it says.
+//! The client of a server registry: requests version 0.1 of its API over HTTP, with limits on its answers.
 //!
-//! **Invariant:** nothing is asked of another origin than the configured one, and no redirect is followed. An answer has
-//! at most 4 MiB and takes at most 10 s; a search ends after 100 pages, and at a cursor that comes again. Answers are
-//! kept for an hour in a folder of the user; older ones are used only if the registry cannot be asked, and that is told.
+//! **Invariant:** requests go only to the configured origin, and no redirect is followed. An answer has at most 4 MiB
+//! and takes at most 10 s; a search ends after 100 pages, or at a cursor that repeats. Answers are cached for an hour
+//! in a folder of the user. Older ones are used only if the registry cannot be reached, and the user is told so.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,14 +33,14 @@ const PAGE: usize = 4 * 1024 * 1024;
 const PAGES: usize = 100;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an answer is kept before the registry is asked again.
+/// How long a cached answer is used before the registry is asked again.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-/// How many answers are kept.
+/// How many answers are cached.
 const KEPT: usize = 500;
-/// The most characters of a search.
+/// The most characters of a search text.
 const WORDS: usize = 200;
 
-/// Whatever is not a letter or a digit is encoded, apart from what every URL may have.
+/// All characters but letters, digits, and those that every URL may contain are encoded.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A registry to ask.
@@ -48,36 +48,36 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 pub struct Index {
     registry: Registry,
     client: Client,
-    /// The folder for answers; `None` keeps none.
+    /// The folder of cached answers; `None` caches none.
     folder: Option<PathBuf>,
 }
 
 /// How old an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It came just now, or within the last hour.
+    /// It was received now, or within the last hour.
     Fresh,
-    /// The registry cannot be asked: the answer is this old.
+    /// The registry cannot be reached, and the answer is this old.
     Offline(Duration),
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The servers.
     pub servers: Vec<Manifest>,
     /// How many entries could not be read, and what is wrong with the first.
     pub skipped: Option<(usize, Error)>,
-    /// Whether the search ended early because it had found enough.
+    /// Whether the search ended early because it had found enough servers.
     pub is_cut: bool,
     /// How old the oldest answer is.
     pub freshness: Freshness,
 }
 
-/// An answer as it is kept.
+/// A cached answer.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// When it came, in seconds since 1970.
+    /// When it was received, in seconds since 1970.
     at: u64,
     url: String,
     status: u16,
@@ -85,10 +85,10 @@ struct Kept {
 }
 
 impl Index {
-    /// Returns the registry of the config. Answers are kept in `folder`.
+    /// Returns the client of the registry in the config. Answers are cached in `folder`.
     ///
     /// # Errors
-    /// If there can be no connections by TLS, as without certificates.
+    /// Fails if TLS is not available, as without certificates.
     pub fn new(registry: &Registry, folder: Option<PathBuf>) -> Result<Self, Error> {
         let client = Dialer::default()
             .client(&Remote::new(registry.url.clone()))
@@ -99,13 +99,13 @@ impl Index {
     /// Finds servers whose name, title, or description has all of these words; at most `most`.
     ///
     /// # Errors
-    /// If the registry cannot be asked, or its answers are wrong.
+    /// Fails if the registry cannot be reached, or its answers are malformed.
     ///
     /// # Cancel safety
-    /// A dropped future may have kept some answers.
+    /// A dropped future may have cached some answers.
     pub async fn search(&self, words: &[String], most: usize) -> Result<Found, Error> {
         let words: Vec<String> = words.iter().flat_map(|word| word.split_whitespace()).map(str::to_lowercase).collect();
-        // The registry knows one text, which it looks for in names. The rest is done here.
+        // The registry accepts one text, which it finds in names only. The other words are compared here.
         let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
         let longest: String = longest.chars().take(WORDS).collect();
         let mut found = Found { servers: Vec::new(), skipped: None, is_cut: false, freshness: Freshness::Fresh };
@@ -151,13 +151,13 @@ impl Index {
         Err(self.wrong(format!("the list has more than {PAGES} pages: search for something more special")))
     }
 
-    /// Returns a server in a version; without one, in the latest.
+    /// Returns a server's entry in this version, or in the latest one.
     ///
     /// # Errors
-    /// If the registry has none, cannot be asked, or its answer is wrong.
+    /// Fails if the registry has no such entry, cannot be reached, or sends a malformed answer.
     ///
     /// # Cancel safety
-    /// A dropped future may have kept the answer.
+    /// A dropped future may have cached the answer.
     pub async fn server(&self, name: &str, version: Option<&str>) -> Result<(Manifest, Freshness), Error> {
         if !manifest::is_name(name) {
             let why = "a server of a registry is called NAMESPACE/NAME, as `mcp-host search` shows it".to_owned();
@@ -177,7 +177,7 @@ impl Index {
             status => return Err(self.status(status)),
         }
         let manifest = Manifest::parse(&body)?;
-        // What a person approves by its name must be what is asked for.
+        // The user approves a server by its name, so the entry must have the requested name.
         if manifest.name != name {
             return Err(self.wrong(format!("it is about {}, not about {name}", Theirs(&manifest.name))));
         }
@@ -190,7 +190,7 @@ impl Index {
     /// Reads the `server.json` at a URL, which no registry has checked.
     ///
     /// # Errors
-    /// If it cannot be read, or is wrong.
+    /// Fails if it cannot be fetched, or is malformed.
     ///
     /// # Cancel safety
     /// A dropped future changes nothing.
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    /// Returns the address of the registry as people are shown it.
+    /// Returns the address of the registry in the form that is shown to people.
     #[must_use]
     pub fn origin(&self) -> String {
         origin(&self.registry.url)
@@ -236,7 +236,7 @@ impl Index {
         Url::parse(&format!("{base}/v0.1/{}", path.join("/"))).map_err(|error| self.wrong(format!("its URL: {error}")))
     }
 
-    /// Returns an answer: a fresh one of before, else that of the registry, else an old one.
+    /// Returns an answer: a fresh one from the cache, else the registry's, else an old one from the cache.
     async fn get(&self, url: &Url) -> Result<(u16, String, Freshness), Error> {
         let place = self.folder.as_deref().map(|folder| self.place(folder, url));
         let kept = match place.clone() {
@@ -260,7 +260,7 @@ impl Index {
                 }
                 Ok((status, body, Freshness::Fresh))
             }
-            // What is wrong with an answer does not become right by an older one.
+            // If the registry's answer is malformed, an older one from the cache is no substitute.
             Ok(Err(error @ Error::Answer { .. })) => Err(error),
             failed => match kept {
                 Some(kept) => {
@@ -301,7 +301,8 @@ impl Index {
         Ok((response.status().as_u16(), body.freeze()))
     }
 
-    /// Returns the file for an answer. Who asks with other headers may get other answers.
+    /// Returns the cache file for an answer. Requests with other headers may get other answers, so they have other
+    /// files.
     fn place(&self, folder: &Path, url: &Url) -> PathBuf {
         let mut hash = Sha256::new();
         hash.update(url.as_str());
@@ -335,17 +336,17 @@ fn has_all(server: &Manifest, words: &[String]) -> bool {
     words.iter().all(|word| text.contains(word.as_str()))
 }
 
-/// Reads a kept answer. One that cannot be read is as good as none.
+/// Reads a cached answer; `None` if there is none that can be read.
 fn read(place: &Path) -> Option<Kept> {
     let length = std::fs::metadata(place).ok()?.len();
-    // JSON in JSON has its quotes escaped.
+    // The cached text is JSON in a JSON string, whose quotes are escaped.
     if length > 4 * PAGE as u64 {
         return None;
     }
     serde_json::from_slice(&std::fs::read(place).ok()?).ok()
 }
 
-/// Keeps an answer. Without it the registry is asked again, so a failure is none of the caller's.
+/// Caches an answer. If that fails, the registry is only asked again, so the failure is ignored.
 fn write(place: &Path, kept: &Kept) {
     let Some(folder) = place.parent() else { return };
     let Ok(text) = serde_json::to_vec(kept) else { return };
@@ -354,7 +355,7 @@ fn write(place: &Path, kept: &Kept) {
     }
 }
 
-/// Removes the oldest answers if there are too many.
+/// Removes the oldest cached answers if there are too many.
 fn thin_out(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut files: Vec<_> = entries
@@ -365,7 +366,7 @@ fn thin_out(folder: &Path) {
     let over = files.len().saturating_sub(KEPT);
     files.sort();
     for (_, file) in files.into_iter().take(over) {
-        // It is only litter.
+        // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(file);
     }
 }

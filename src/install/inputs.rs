@@ -1,35 +1,35 @@
-//! What a person has to say before a server can start, and what becomes of it: variables, headers, arguments.
+//! What a user has to provide before a server can start, and what is made from it: variables, headers, arguments.
 //!
-//! **Invariant:** pure. A text of an entry never becomes a reference of our config (`${…}`), not even together with other
-//! texts: only what the user says may refer to variables and secrets.
+//! **Invariant:** pure. A text of an entry never becomes a reference of our config (`${…}`), not even joined with other
+//! texts: only the user's own values may refer to variables and secrets.
 
 use std::collections::BTreeMap;
 
 use super::Error;
 use super::manifest::{Argument, Input, Named};
 
-/// One thing that a person has to say, or may say.
+/// One value that a user has to provide, or may provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// How it is named: the variable, the header, the word of the argument.
+    /// Its key: the name of the variable or header, or the word for the argument.
     pub key: String,
     /// What it is for.
     pub description: Option<String>,
-    /// What it is if nobody says anything.
+    /// The value that is used if the user provides none.
     pub default: Option<String>,
-    /// Whether it must be said.
+    /// Whether the user must provide it.
     pub is_required: bool,
     /// Whether it is a secret.
     pub is_secret: bool,
-    /// Its form: `string`, `number`, `boolean` or `filepath`.
+    /// Its format: `string`, `number`, `boolean` or `filepath`.
     pub format: Option<String>,
-    /// The values that it can have.
+    /// The allowed values; empty if any value is allowed.
     pub choices: Vec<String>,
-    /// Whether it may be said several times.
+    /// Whether it may be provided several times.
     pub is_repeated: bool,
 }
 
-/// What the user says, by the keys of [`Wanted`].
+/// The values that the user provides, by [`Wanted::key`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers(BTreeMap<String, Vec<String>>);
 
@@ -39,18 +39,18 @@ impl Answers {
         self.0.entry(key.to_owned()).or_default().push(value.to_owned());
     }
 
-    /// Puts a value in the place of those that were said.
+    /// Sets the value for a key, in place of all earlier ones.
     pub fn put(&mut self, key: &str, value: String) {
         self.0.insert(key.to_owned(), vec![value]);
     }
 
-    /// Returns what was said for a key.
+    /// Returns the values for a key.
     #[must_use]
     pub fn of(&self, key: &str) -> &[String] {
         self.0.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the keys for which something was said.
+    /// Returns the keys that have values.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -70,10 +70,10 @@ impl Wanted {
         }
     }
 
-    /// Checks a value against what the entry says of it.
+    /// Checks a value against what the entry states about it.
     ///
     /// # Errors
-    /// If it does not fit, or holds characters that no value can have.
+    /// Fails if the value does not fit, or contains characters that no value may have.
     pub fn check(&self, value: &str) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Value { input: self.key.clone(), why });
         if value.chars().any(|c| c.is_control()) {
@@ -82,7 +82,7 @@ impl Wanted {
         if value.is_empty() && self.is_required {
             return wrong("the value is empty".to_owned());
         }
-        // What it refers to is only known when the server starts.
+        // The value of a reference is known only when the server starts.
         if value.contains("${") {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// A text in parts: what the entry says, and what the user says.
+/// A text in parts, each from the entry or from the user.
 #[derive(Default)]
 struct Text(Vec<Part>);
 
@@ -109,7 +109,7 @@ enum Part {
 }
 
 impl Text {
-    /// Joins the parts. Refuses a text in which the entry has a hand in a reference.
+    /// Joins the parts. Refuses a text in which a part from the entry contributes to a reference.
     fn join(&self, field: &str) -> Result<String, Error> {
         let (mut text, mut users) = (String::new(), Vec::new());
         for part in &self.0 {
@@ -134,11 +134,12 @@ impl Text {
     }
 }
 
-/// Finds what is wanted, or makes texts of what was said: the same walk, so that nothing is asked in vain.
+/// Walks through an entry's inputs, either to collect what is wanted or to build texts from the answers. One walk
+/// serves both, so the user is never asked for a value that is not used.
 pub(super) struct Walk<'a> {
     answers: &'a Answers,
     wanted: Vec<Wanted>,
-    /// The keys of inputs that are required, and have no value.
+    /// The keys of required inputs that have no value.
     pub(super) missing: Vec<String>,
 }
 
@@ -147,18 +148,18 @@ impl<'a> Walk<'a> {
         Self { answers, wanted: Vec::new(), missing: Vec::new() }
     }
 
-    /// Returns what a person is to be asked for.
+    /// Returns what the user is to be asked for.
     pub(super) fn wanted(self) -> Vec<Wanted> {
         self.wanted
     }
 
-    /// Makes the value of a variable or a header. `None` leaves it out.
+    /// Builds the value of a variable or a header; `None` leaves it out.
     pub(super) fn named(&mut self, named: &Named) -> Result<Option<(String, String)>, Error> {
         let values = self.values(&named.name, &named.input, false)?;
         Ok(values.into_iter().next().map(|value| (named.name.clone(), value)))
     }
 
-    /// Makes the words of an argument.
+    /// Builds the words of an argument.
     pub(super) fn argument(&mut self, argument: &Argument, number: usize) -> Result<Vec<String>, Error> {
         let Some(flag) = &argument.flag else {
             let key = argument.hint.clone().unwrap_or_else(|| format!("argument{number}"));
@@ -180,7 +181,7 @@ impl<'a> Walk<'a> {
         Ok(words)
     }
 
-    /// Makes the address of an endpoint.
+    /// Builds the URL of an endpoint.
     pub(super) fn url(&mut self, url: &str, variables: &[Named]) -> Result<String, Error> {
         let input =
             Input { value: Some(url.to_owned()), is_required: true, variables: variables.to_vec(), ..Input::default() };
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
         self.said(key, input, is_repeated)?.into_iter().map(|part| Text(vec![part]).join(key)).collect()
     }
 
-    /// Fills a given value. `None` leaves it out: nothing was said for one of its variables.
+    /// Fills the variables of a given value. `None` leaves the value out, because a variable has no value.
     fn template(&mut self, input: &Input) -> Result<Option<Text>, Error> {
         let (mut text, mut is_whole) = (Text::default(), true);
         for piece in pieces(input.value.as_deref().unwrap_or_default()) {
@@ -211,10 +212,10 @@ impl<'a> Walk<'a> {
             let declared = input.variables.iter().find(|variable| variable.name == name);
             let mut variable = declared
                 .map_or_else(|| Input { is_required: true, ..Input::default() }, |variable| variable.input.clone());
-            // A part of a secret is one.
+            // A part of a secret is a secret, too.
             variable.is_secret |= input.is_secret;
             if variable.value.is_some() {
-                // Depth is bounded by the reader of the entry.
+                // The reader of the entry bounds the depth.
                 match self.template(&variable)? {
                     Some(inner) => text.0.extend(inner.0),
                     None => is_whole = false,
@@ -229,7 +230,7 @@ impl<'a> Walk<'a> {
         Ok((is_whole || input.is_required).then_some(text))
     }
 
-    /// Returns what was said for an input, else its default.
+    /// Returns the answers for an input, else its default.
     fn said(&mut self, key: &str, input: &Input, is_repeated: bool) -> Result<Vec<Part>, Error> {
         let wanted = Wanted::of(key, input, is_repeated);
         match self.wanted.iter_mut().find(|known| known.key == key) {
@@ -268,7 +269,7 @@ enum Piece<'a> {
     Variable(&'a str),
 }
 
-/// Cuts a value at its variables. Braces around something else than a name are text, as in JSON.
+/// Splits a value at its variables. Braces that hold no name are plain text, as in JSON.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let (mut pieces, mut from) = (Vec::new(), 0);
     for (at, _) in text.match_indices('{') {

@@ -1,7 +1,7 @@
 //! Reads `server.json`: the form of 2025-12-11, and the older ones, whose members have other names.
 //!
-//! **Invariant:** pure, and bounded: nothing that an entry holds is taken over without a limit on its size. Members that
-//! are unknown are passed over, members of a wrong type are a mistake that names them.
+//! **Invariant:** pure, and bounded: nothing of an entry is taken without a limit on its size. Unknown members are
+//! ignored; a member of a wrong type is an error that names the member.
 
 use serde_json::{Map, Value};
 
@@ -13,25 +13,25 @@ use crate::protocol::Theirs;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// Its name: a namespace, a slash, and a word.
+    /// Its name: a namespace, a slash, and a name.
     pub name: String,
-    /// Its name for people.
+    /// Its title, for people.
     pub title: Option<String>,
-    /// What it does.
+    /// What the server is for.
     pub description: String,
     /// The version of the entry.
     pub version: String,
-    /// Where its source is.
+    /// The URL of its source code.
     pub repository: Option<String>,
-    /// Its page.
+    /// The URL of its website.
     pub website: Option<String>,
-    /// Whether its publisher still stands behind it.
+    /// Whether the publisher still supports it.
     pub status: Status,
     /// What the publisher says about the status.
     pub status_message: Option<String>,
-    /// When it was published, as the registry has it.
+    /// When it was published, as the registry states it.
     pub published_at: Option<String>,
-    /// What the publisher tells people to do afterwards. It is shown, and nothing else.
+    /// What the publisher asks people to do after the installation. It is only shown.
     pub post_install: Option<String>,
     /// The packages.
     pub packages: Vec<Package>,
@@ -39,58 +39,58 @@ pub struct Manifest {
     pub remotes: Vec<Remote>,
 }
 
-/// Whether the publisher of a server still stands behind it.
+/// Whether the publisher of a server still supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Yes.
+    /// It is supported.
     Active,
-    /// It should not be used any more.
+    /// It should no longer be used.
     Deprecated,
-    /// It was taken back.
+    /// It was withdrawn.
     Deleted,
 }
 
-/// A package that has the server.
+/// A package that contains the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// Its kind, or the word for it that is not known here.
+    /// Its kind; for an unknown kind, the word in the entry.
     pub kind: Result<Kind, String>,
     /// Its name in its own registry.
     pub identifier: String,
-    /// Its version. Images may have none.
+    /// Its version; `None` is allowed for images.
     pub version: Option<String>,
-    /// The registry that the entry names.
+    /// The URL of the package registry, if the entry names one.
     pub base_url: Option<String>,
-    /// The hash of the file.
+    /// The SHA-256 of the file, if the entry states one.
     pub sha256: Option<String>,
     /// The runner that the entry suggests.
     pub runtime_hint: Option<String>,
-    /// Its transport: `stdio`, if the program speaks over its stdin and stdout.
+    /// Its transport: `stdio` if the program communicates over stdin and stdout.
     pub transport: String,
     /// Arguments of the runner.
     pub runtime_arguments: Vec<Argument>,
     /// Arguments of the program.
     pub arguments: Vec<Argument>,
-    /// Its variables.
+    /// Its environment variables.
     pub environment: Vec<Named>,
 }
 
-/// An endpoint that has the server.
+/// An endpoint of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remote {
     /// Its transport: `streamable-http` or `sse`.
     pub transport: String,
-    /// Its address; `{NAME}` stands for an input.
+    /// Its URL; `{NAME}` stands for an input.
     pub url: String,
     /// The headers of its requests.
     pub headers: Vec<Named>,
-    /// The inputs of the address.
+    /// The inputs of the URL.
     pub variables: Vec<Named>,
 }
 
-/// An input with a name: a variable, or a header.
+/// An input with a name: an environment variable, or a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The name.
@@ -104,7 +104,7 @@ pub struct Named {
 pub struct Argument {
     /// The flag before the value, such as `--port`.
     pub flag: Option<String>,
-    /// The word for the value.
+    /// The name of the value, which is shown to people.
     pub hint: Option<String>,
     /// Whether it may be given several times.
     pub is_repeated: bool,
@@ -112,12 +112,12 @@ pub struct Argument {
     pub input: Input,
 }
 
-/// A value that is given, or that a person gives.
+/// A value, either given by the entry or provided by a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// What it is for.
     pub description: Option<String>,
-    /// The value that is given; `{NAME}` stands for a variable.
+    /// The value, if the entry gives it; `{NAME}` stands for a variable.
     pub value: Option<String>,
     /// The value if nobody gives one.
     pub default: Option<String>,
@@ -125,11 +125,11 @@ pub struct Input {
     pub is_required: bool,
     /// Whether it is a secret.
     pub is_secret: bool,
-    /// Its form: `string`, `number`, `boolean` or `filepath`.
+    /// Its format: `string`, `number`, `boolean` or `filepath`.
     pub format: Option<String>,
-    /// The values that it can have.
+    /// The allowed values; empty if any value is allowed.
     pub choices: Vec<String>,
-    /// The variables of the value.
+    /// The variables in the value.
     pub variables: Vec<Named>,
 }
 
@@ -137,27 +137,27 @@ pub struct Input {
 const MOST: usize = 200;
 /// The longest text, in bytes.
 const TEXT: usize = 16 * 1024;
-/// How deep variables of variables are read.
+/// How many levels of variables inside variables are read.
 const DEPTH: usize = 3;
 
 impl Manifest {
     /// Reads the text of a `server.json`, or of a registry's answer about one server.
     ///
     /// # Errors
-    /// If it is no JSON, or a member has a wrong type.
+    /// Fails if the text is not JSON, or a member has a wrong type.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let value = serde_json::from_str(text).map_err(|error| wrong("the file", format!("no JSON: {error}")))?;
         Self::of(&value)
     }
 
-    /// Reads an entry, with what the registry says of it beside it.
+    /// Reads an entry together with the registry's own statements about it.
     pub(super) fn of(value: &Value) -> Result<Self, Error> {
         let outer = Fields::of(value, "")?;
         let server = match outer.get(&["server"]) {
             Some((server, _)) => Fields::of(server, "")?,
             None => Fields::of(value, "")?,
         };
-        // What the registry says is beside the entry, or in it.
+        // The registry's own statements are beside the entry, or inside it.
         let said = [&outer, &server].into_iter().find_map(|fields| {
             let meta = fields.members.get("_meta")?.as_object()?;
             let (_, official) = meta.iter().find(|(key, _)| key.ends_with("registry/official"))?;
@@ -193,7 +193,7 @@ impl Manifest {
         })
     }
 
-    /// Returns the part of the name before the slash: what the registry has proven to be the publisher's.
+    /// Returns the part of the name before the slash, which the registry has verified to belong to the publisher.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.name.split_once('/').map_or("", |(namespace, _)| namespace)
@@ -206,7 +206,7 @@ impl Manifest {
     }
 }
 
-/// Reports whether a text is the name of a server: a namespace, one slash, and a word.
+/// Reports whether a text is a valid server name: a namespace, one slash, and a name.
 pub(super) fn is_name(name: &str) -> bool {
     let part = |part: &str| {
         let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -220,7 +220,7 @@ fn wrong(field: &str, why: impl Into<String>) -> Error {
     Error::Entry { field: field.to_owned(), why: why.into() }
 }
 
-/// The members of an object, and the way to it.
+/// The members of an object, and the path to the object.
 struct Fields<'a> {
     members: &'a Map<String, Value>,
     path: String,
@@ -233,7 +233,7 @@ impl<'a> Fields<'a> {
         Ok(Self { members, path: path.to_owned() })
     }
 
-    /// Returns the first of these members that is there, and the way to it.
+    /// Returns the first of these members that exists, and the path to it.
     fn get(&self, names: &[&str]) -> Option<(&'a Value, String)> {
         let found = |name: &&str| {
             let value = self.members.get(*name).filter(|value| !value.is_null())?;
@@ -243,7 +243,7 @@ impl<'a> Fields<'a> {
         names.iter().find_map(found)
     }
 
-    /// Reads a text. Numbers and flags are taken as texts, too: some files write defaults like that.
+    /// Reads a text. Numbers and booleans are accepted as texts, because some files write defaults that way.
     fn text(&self, names: &[&str]) -> Result<Option<String>, Error> {
         let Some((value, path)) = self.get(names) else { return Ok(None) };
         let text = match value {
@@ -288,7 +288,7 @@ fn package(fields: &Fields<'_>) -> Result<Package, Error> {
     let word =
         fields.text(&["registryType", "registry_type", "registry_name"])?.ok_or_else(|| lacks("registryType"))?;
     let kind = match word.as_str() {
-        // The oldest files call images after their hub.
+        // The oldest files use the name of the hub for images.
         "docker" => Some(Kind::Oci),
         word => Kind::of(word),
     };

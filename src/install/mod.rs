@@ -1,13 +1,13 @@
 //! Servers of a registry: looks them up, reads their `server.json`, and says how they are started.
 //!
 //! In: the registry of the config, the name of a server, values for its inputs. Out: a [`Plan`]: a command and its
-//! variables, or a URL and its headers. `index.rs` asks the registry, `manifest.rs` reads what it answers, `inputs.rs`
-//! finds what a person has to say, `runner.rs` makes the command, and `tree/` locks and installs all that a package needs, and
-//! `unused.rs` removes what nothing refers to any longer.
+//! variables, or a URL and its headers. `index.rs` asks the registry, `manifest.rs` reads its answers, `inputs.rs`
+//! finds what the user has to provide, `runner.rs` builds the command, `tree/` locks and installs everything that a
+//! package needs, and `unused.rs` removes what is no longer referred to.
 //!
-//! **Invariant:** an entry of a registry is anybody's word. Which program starts is decided by the table of `runner.rs`
-//! alone, no shell reads anything, and no text of an entry is read as a reference to a variable or a secret. Start with
-//! [`Index`].
+//! **Invariant:** nothing that an entry of a registry says is trusted. The table of `runner.rs` alone decides which
+//! program starts, no shell reads anything, and no text of an entry is read as a reference to a variable or a secret.
+//! Start with [`Index`].
 
 mod bundle;
 mod index;
@@ -35,7 +35,7 @@ use crate::protocol::Theirs;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The registry cannot be asked, and nothing is known from before.
+    /// The registry cannot be reached, and no answer is cached.
     #[error("the registry at {registry} cannot be asked: {why}")]
     Unreachable {
         /// Its address.
@@ -43,7 +43,7 @@ pub enum Error {
         /// What went wrong.
         why: String,
     },
-    /// The registry answered with something else than its API says.
+    /// The registry's answer does not follow its API.
     #[error("the registry at {registry} gave a wrong answer: {why}")]
     Answer {
         /// Its address.
@@ -56,10 +56,10 @@ pub enum Error {
     Unknown {
         /// Its address.
         registry: String,
-        /// What was looked for.
+        /// What was requested.
         what: String,
     },
-    /// The entry of a server is wrong.
+    /// The entry of a server is invalid.
     #[error("its entry is wrong: {field}: {why}")]
     Entry {
         /// The member of the entry.
@@ -67,7 +67,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The server is there, but not in a form that can be started here.
+    /// The server exists, but not in a form that can be started here.
     #[error("{0}")]
     Unsupported(String),
     /// A tool that locks or installs packages has failed.
@@ -75,12 +75,12 @@ pub enum Error {
     Tool {
         /// The tool.
         tool: &'static str,
-        /// What it was to do.
+        /// What it was asked to do.
         what: String,
-        /// What it said.
+        /// Its error message.
         why: String,
     },
-    /// There is no lock of a package, or not one that is taken.
+    /// A package has no lock, or one that is not acceptable.
     #[error("the lock of {}: {why}", Theirs(spec))]
     Lock {
         /// The package.
@@ -88,7 +88,7 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// A file is no bundle, or not one that is taken.
+    /// A file is not a bundle, or not an acceptable one.
     #[error("the bundle {}: {why}", Theirs(file))]
     Bundle {
         /// The file.

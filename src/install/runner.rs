@@ -1,7 +1,8 @@
-//! The table of runners: what starts a package of each kind. Nothing else of an entry decides which program runs.
+//! The table of runners: which program starts a package of each kind. Nothing else of an entry decides that.
 //!
-//! **Invariant:** pure. The first word of a command is one of this file, versions are exact, and the entry's own arguments
-//! stand behind the package. Arguments of the runner are taken only if they are known to change nothing of that.
+//! **Invariant:** pure. The first word of a command comes from this file, versions are exact, and the entry's own
+//! arguments come after the package. Arguments of the runner are accepted only if they are known not to change any of
+//! this.
 
 use url::Url;
 
@@ -15,7 +16,7 @@ use crate::config::{Package as Pinned, PackageKind as Kind};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
-/// What is started or reached: one of the forms that an entry offers.
+/// One form of a server: a package to start, or an endpoint to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice<'a> {
     /// A package.
@@ -30,20 +31,21 @@ pub enum Choice<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What the config gets.
+    /// The server to write into the config.
     pub server: NewServer,
-    /// The inputs that are required, and have no value yet. Without them the server is not whole.
+    /// The inputs that are required but have no value yet. The server is incomplete without them.
     pub missing: Vec<String>,
 }
 
-/// The kinds in the order in which they are taken, if the user names none.
+/// The kinds in order of preference, if the user names none.
 const ORDER: [Kind; 5] = [Kind::Npm, Kind::Pypi, Kind::Oci, Kind::Nuget, Kind::Mcpb];
 
 impl Manifest {
-    /// Chooses a form of the server: the named one, else a package of npm or PyPI, else an endpoint, else any package.
+    /// Chooses a form of the server: the one that the user names, else a package of npm or PyPI, else an endpoint, else
+    /// any package.
     ///
     /// # Errors
-    /// If there is none that can be started here.
+    /// Fails if no form can be started here.
     pub fn choose(&self, word: Option<&str>) -> Result<Choice<'_>, Error> {
         let package = |kind: Kind| {
             let of_kind = self.packages.iter().filter(|package| package.kind == Ok(kind));
@@ -64,7 +66,7 @@ impl Manifest {
         found.ok_or_else(|| Error::Unsupported(self.without(word)))
     }
 
-    /// Says what a server has, if that is nothing that can be started here.
+    /// Describes which forms a server has, for an error that says that none of them can be started here.
     fn without(&self, word: Option<&str>) -> String {
         let name = Theirs(&self.name);
         let is_by_http = |package: &&Package| package.transport != "stdio" && package.kind.is_ok();
@@ -81,7 +83,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the words for the forms that it has, such as `npm` and `remote`.
+    /// Returns the words for the available forms, such as `npm` and `remote`.
     #[must_use]
     pub fn forms(&self) -> Vec<&str> {
         let packages = self.packages.iter().map(|package| match &package.kind {
@@ -105,10 +107,10 @@ impl Choice<'_> {
         }
     }
 
-    /// Returns what a person has to say, or may say.
+    /// Returns the values that the user has to provide, or may provide.
     ///
     /// # Errors
-    /// If the entry is wrong.
+    /// Fails if the entry is invalid.
     pub fn wanted(&self) -> Result<Vec<Wanted>, Error> {
         let answers = Answers::default();
         let mut walk = Walk::new(&answers);
@@ -116,10 +118,10 @@ impl Choice<'_> {
         Ok(walk.wanted())
     }
 
-    /// Makes the server of what was said.
+    /// Creates the server from the user's answers.
     ///
     /// # Errors
-    /// If the entry is wrong, or a value does not fit.
+    /// Fails if the entry is invalid, or a value does not fit.
     pub fn plan(&self, answers: &Answers) -> Result<Plan, Error> {
         let mut walk = Walk::new(answers);
         let server = self.walk(&mut walk)?;
@@ -146,7 +148,7 @@ fn endpoint(remote: &Remote, walk: &mut Walk<'_>) -> Result<NewServer, Error> {
         other => return Err(wrong("remotes.type", format!("{:?} is no transport of MCP", Theirs(other)))),
     };
     let url = walk.url(&remote.url, &remote.variables)?;
-    // An address with references is read when the server starts.
+    // A URL with references is parsed when the server starts.
     if walk.missing.is_empty() && !url.contains("${") {
         match Url::parse(&url) {
             Ok(url) if url.scheme() == "https" || url.scheme() == "http" && is_loopback(&url) => {}
@@ -186,7 +188,7 @@ fn process(kind: Kind, package: &Package, walk: &mut Walk<'_>) -> Result<NewServ
     };
     command.extend(before);
     if kind == Kind::Oci {
-        // The client of Docker reads the values of its own environment.
+        // The Docker client reads the values from its own environment.
         command.extend(env.iter().flat_map(|(name, _)| ["-e".to_owned(), name.clone()]));
     }
     let package = pinned(kind, package, &source);
@@ -198,7 +200,7 @@ fn process(kind: Kind, package: &Package, walk: &mut Walk<'_>) -> Result<NewServ
     Ok(NewServer { command, env, package, ..NewServer::default() })
 }
 
-/// Returns what the config says of the package; `None` for an image that its entry names by a hash.
+/// Returns the package as the config describes it; `None` for an image that its entry names by a hash.
 fn pinned(kind: Kind, package: &Package, source: &str) -> Option<Pinned> {
     let (name, version) = match kind {
         Kind::Oci => source.rsplit_once(':').filter(|_| !source.contains('@'))?,
@@ -207,7 +209,7 @@ fn pinned(kind: Kind, package: &Package, source: &str) -> Option<Pinned> {
     Some(Pinned::new(kind, name, version))
 }
 
-/// Returns the package in the words of its runner, with its exact version.
+/// Returns the package with its exact version, as an argument for its runner.
 fn source(kind: Kind, package: &Package) -> Result<String, Error> {
     let name = &package.identifier;
     let plain = |text: &str, more: &str| {
@@ -251,7 +253,7 @@ fn source(kind: Kind, package: &Package) -> Result<String, Error> {
     Ok(format!("{name}{at}{version}"))
 }
 
-/// Reports whether a registry is the one that the runner asks anyway, unless the user has told it another one.
+/// Reports whether a package registry is the runner's default, unless the user has configured another one.
 fn is_usual(kind: Kind, url: &str) -> bool {
     let usual: &[&str] = match kind {
         Kind::Npm => &[concat!("registry.", "npmjs.org")],
@@ -266,7 +268,7 @@ fn is_usual(kind: Kind, url: &str) -> bool {
     host.is_some_and(|host| usual.contains(&host.as_str()))
 }
 
-/// Makes the arguments of the runner that are known to be harmless; those that say what we say anyway are dropped.
+/// Builds the runner's arguments that are known to be harmless, and drops those that we add anyway.
 fn runtime_arguments(kind: Kind, package: &Package, walk: &mut Walk<'_>) -> Result<Vec<String>, Error> {
     let mut words = Vec::new();
     for (at, argument) in package.runtime_arguments.iter().enumerate() {
@@ -307,11 +309,11 @@ fn judge(kind: Kind, package: &Package, argument: &Argument, given: &[String]) -
         Kind::Nuget => (&["--yes", "-y"], &[]),
         Kind::Mcpb => (&[], &[]),
     };
-    // A value that nobody gave leaves the argument out.
+    // An argument without a value is left out.
     if ours.contains(&word.as_str()) || is_package() || given.is_empty() {
         return Judged::Ours;
     }
-    // A word too many or too few would stand in the place of the package.
+    // With a word too many or too few, another word would be taken for the package.
     let is_whole = match given {
         [alone] if name == "--init" => alone == "--init",
         [alone] => alone.starts_with("--") && alone.contains('='),

@@ -1,4 +1,4 @@
-//! Entries with every member, old and new; values; commands; and entries that want more than they get.
+//! Entries with every member, old and new; values; commands; and entries that ask for more than they may get.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -225,7 +225,7 @@ fn only_the_user_refers_to_variables_and_secrets() {
         json!({ "name": "A", "value": "${env:HOME}" }),
         json!({ "name": "A", "value": "${keyring:github/TOKEN}" }),
         json!({ "name": "A", "default": "${env:HOME}" }),
-        // Each half alone would do no harm.
+        // Each half alone is harmless.
         json!({ "name": "A", "value": "{x}{y}", "variables": { "x": { "value": "$" }, "y": { "value": "{env:HOME}" } } }),
         json!({ "name": "A", "value": "{x}{y}", "variables": { "x": { "default": "$" }, "y": { "default": "{env:HOME}" } } }),
     ];

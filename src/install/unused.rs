@@ -1,11 +1,11 @@
-//! Trees in the store, and locks beside a config, that nothing refers to any longer.
+//! Finds and removes trees in the store, and locks beside a config, that are no longer referred to.
 //!
-//! Beside a tree is noted for which configs it was installed ([`note`]). A tree is used if a config in the folder of one of
-//! these names its digest, if a lock there is its lock, or if an edit that can be taken back names it. [`sweep`] removes the
-//! others after an edit, and [`unused`] finds them for the doctor.
+//! Beside a tree is a note of the configs for which it was installed ([`note`]). A tree is in use if its digest is
+//! named by a config in the folder of one of these, by a lock there, or by an edit that can be undone. [`sweep`]
+//! removes the others after an edit, and [`unused`] finds them for `doctor`.
 //!
-//! **Invariant:** what cannot be told stays: a tree without notes, one whose configs cannot be read, and all that is younger
-//! than a day, since another program may be about to write its entry.
+//! **Invariant:** if it is unknown whether something is in use, it stays: a tree without notes, a tree whose configs
+//! cannot be read, and anything younger than a day, because another program may be about to write its entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,9 +23,9 @@ use crate::trees::{NEW, Place, Store};
 
 /// The largest text that is searched: the largest config.
 const MOST: u64 = 16 * 1024 * 1024;
-/// How long a tree or a lock is left alone.
+/// The age in which a tree or a lock is never removed.
 const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
-/// How the names of configs end.
+/// The extensions of config files.
 const CONFIGS: [&str; 6] = ["json", "jsonc", "json5", "toml", "yaml", "yml"];
 const KINDS: [PackageKind; 3] = [PackageKind::Npm, PackageKind::Pypi, PackageKind::Mcpb];
 
@@ -46,19 +46,19 @@ pub struct Swept {
     pub failures: Vec<(PathBuf, String)>,
 }
 
-/// What is known of a tree.
+/// Whether a tree is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Used,
     Unused,
-    /// A config that may refer to it is not known, or cannot be read.
+    /// It is unknown, because a config that may refer to it is not known or cannot be read.
     Untold,
 }
 
-/// Notes beside the tree of a package that a config uses it.
+/// Records beside the tree of a package that a config uses it.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Fails if it cannot be written.
 ///
 /// # Cancel safety
 /// A dropped future may still write it.
@@ -76,8 +76,8 @@ pub async fn note(config: PathBuf, package: Package) -> Result<(), Error> {
     noted.await.map_err(|error: io::Error| wrong(format!("its config cannot be noted: {error}")))
 }
 
-/// Removes the locks beside a config that nothing refers to any longer, then such trees of the whole store. `backups` is the
-/// folder with the texts that edits can bring back.
+/// Removes the locks beside a config that are no longer referred to, then such trees of the whole store. `backups` is
+/// the folder with the texts that edits can bring back.
 ///
 /// # Cancel safety
 /// A dropped future may still remove them.
@@ -89,7 +89,7 @@ pub async fn sweep(config: PathBuf, backups: PathBuf) -> Swept {
         if store.is_none() && !beside.join(FOLDER).is_dir() {
             return swept;
         }
-        // Without them nobody knows what `undo` needs.
+        // If they cannot be read, it is unknown what `undo` needs.
         let Ok(undo) = of_backups(&backups) else { return swept };
         if let Ok(named) = of_configs(&beside) {
             let is_used = |digest: &str| named.contains(digest) || undo.contains(digest);
@@ -103,7 +103,7 @@ pub async fn sweep(config: PathBuf, backups: PathBuf) -> Swept {
     .await
 }
 
-/// Returns the folders of the trees that nothing refers to, and of those of which that cannot be told. Changes nothing.
+/// Returns the folders of the trees that are not referred to, and of those for which that is unknown. Changes nothing.
 ///
 /// # Cancel safety
 /// A dropped future changes nothing.
@@ -123,7 +123,7 @@ fn old_locks(beside: &Path, is_used: &dyn Fn(&str) -> bool, swept: &mut Swept) {
         if is_used(&digest) || is_young(&file) {
             continue;
         }
-        // A folder in which the user keeps something else stays.
+        // The folder stays if the user keeps something else in it.
         match fs::remove_file(&file).and_then(|()| fs::remove_dir(&folder)) {
             Ok(()) => swept.locks += 1,
             Err(error) => swept.failures.push((folder, error.to_string())),
@@ -138,7 +138,7 @@ fn old_trees(store: &Store, undo: BTreeSet<String>, swept: &mut Swept) {
         if folders.fate(&place) != Fate::Unused {
             continue;
         }
-        // Under another name first: what a kill leaves is no half of a tree.
+        // The folder is renamed first, so that a killed process leaves no half-removed tree.
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let aside = store.folder().join(format!("{NEW}{name}"));
         match fs::rename(&place.folder, &aside).and_then(|()| fs::remove_dir_all(&aside)) {
@@ -146,7 +146,7 @@ fn old_trees(store: &Store, undo: BTreeSet<String>, swept: &mut Swept) {
             Err(error) => swept.failures.push((place.folder, error.to_string())),
         }
     }
-    // What killed programs left.
+    // Folders that killed processes have left.
     let is_left = |folder: &PathBuf| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NEW));
     for folder in folders_in(store.folder()).into_iter().filter(is_left).filter(|folder| !is_young(folder)) {
         if let Err(error) = fs::remove_dir_all(&folder) {
@@ -155,7 +155,7 @@ fn old_trees(store: &Store, undo: BTreeSet<String>, swept: &mut Swept) {
     }
 }
 
-/// Which digests the folders of configs refer to, each read once.
+/// The digests to which the folders of configs refer. Each folder is read once.
 struct Folders {
     undo: BTreeSet<String>,
     known: BTreeMap<PathBuf, Option<BTreeSet<String>>>,
@@ -202,11 +202,11 @@ fn places(store: &Store) -> Vec<Place> {
 
 fn notes(place: &Place) -> Notes {
     let text = text(&place.notes_file()).unwrap_or_default();
-    // Notes that are broken say nothing, and then the tree stays.
+    // Broken notes count as none, and then the tree stays.
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Returns the lock in a folder, and its digest, if it is one of ours: its folder is named by it.
+/// Returns the lock in a folder, and its digest, if it is ours: the folder is named by the digest.
 fn lock_in(folder: &Path) -> Option<(PathBuf, String)> {
     let file =
         ["package-lock.json", "requirements.txt"].map(|name| folder.join(name)).into_iter().find(|it| it.is_file())?;
@@ -251,7 +251,7 @@ fn digests_in(text: &str, digests: &mut BTreeSet<String>) {
     }
 }
 
-/// Reads a text; what is no UTF-8 in it does not matter here.
+/// Reads a text. Invalid UTF-8 in it does not matter here.
 fn text(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(file)?.take(MOST + 1).read_to_end(&mut bytes)?;
@@ -271,7 +271,8 @@ fn folder_of(config: &Path) -> PathBuf {
     config.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Reports whether something was written less than a day ago. What has no time, or one in the future, counts as such.
+/// Reports whether a file was written less than a day ago. A file without a time, or with one in the future, counts as
+/// young.
 fn is_young(path: &Path) -> bool {
     let written = fs::metadata(path).and_then(|metadata| metadata.modified());
     match written {

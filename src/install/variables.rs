@@ -1,4 +1,4 @@
-//! Names of variables that an entry or a bundle may set.
+//! Checks the names of environment variables that an entry or a bundle sets.
 
 use super::Error;
 use crate::protocol::Theirs;
@@ -7,7 +7,7 @@ fn wrong(field: &str, why: impl Into<String>) -> Error {
     Error::Entry { field: field.to_owned(), why: why.into() }
 }
 
-/// Refuses variables by which an entry would decide what the runner starts, or from where it takes packages.
+/// Refuses variables with which an entry could decide what the runner starts, or from where it gets packages.
 pub(super) fn is_variable(name: &str) -> Result<(), Error> {
     let is_plain =
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Cuts a result: what its client gets at once, and what is kept.
+//! Shortens a result: splits it into what the client gets at once and what is stored.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::config::ResultLimits;
 use crate::protocol::value::{array, member, object, string, text};
 use crate::protocol::{Raw, meta, quoted};
 
-/// A result that was cut.
+/// A shortened result.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    /// The blocks that stay.
+    /// The blocks that the client gets.
     blocks: Vec<Raw>,
-    /// The whole; `None` if only blocks became links.
+    /// The whole text; `None` if the only change is that blocks became links.
     text: Option<Whole>,
     /// The images, audio and blobs that became links.
     media: Vec<Media>,
@@ -27,45 +27,45 @@ pub(crate) struct Cut {
 /// The text of a result, and its structured content.
 #[derive(Debug)]
 struct Whole {
-    /// What is to be kept; `None` once it was taken.
+    /// What is to be stored; `None` once it was taken.
     held: Option<Held>,
     pages: usize,
-    /// How many bytes its pages have.
+    /// The size of its pages in bytes.
     size: usize,
     has_structured: bool,
-    /// Whether the structured content was cut.
+    /// Whether the structured content was shortened.
     is_shorter: bool,
 }
 
 /// One image, audio, or blob that became a link.
 #[derive(Debug)]
 struct Media {
-    /// Its place among the blocks that stay.
+    /// Its index among the blocks that the client gets.
     at: usize,
     name: String,
     mime: Option<String>,
-    /// How many bytes of base64 it has.
+    /// Its size in bytes of base64.
     size: usize,
     held: Option<Held>,
 }
 
-/// What the text at the end of a head needs.
+/// What the note at the end of a shortened result needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tell<'a> {
     /// The name of the tool that reads the rest.
     pub(crate) tool: &'a str,
     pub(crate) keep: Duration,
-    /// Whether the client knows links to resources.
+    /// Whether the client supports links to resources.
     pub(crate) takes_links: bool,
 }
 
-/// How long arrays and strings are left, from the most to the least.
+/// The most items of arrays and characters of strings, tried from the mildest step to the strictest.
 const STEPS: [(usize, usize); 9] =
     [(500, 4000), (200, 2000), (100, 1000), (50, 500), (20, 300), (10, 200), (5, 120), (2, 80), (0, 40)];
-/// What stands at the end of a string that was cut.
+/// The mark at the end of a shortened string.
 const MORE: char = '…';
 
-/// Cuts a result that is over the limits; `None` if it is not, or if it is an error, a question, or a task.
+/// Shortens a result that exceeds the limits; `None` if it does not, or if it is an error, a question, or a task.
 pub(crate) fn cut(result: &Raw, definition: Option<&Raw>, limits: &ResultLimits) -> Option<Cut> {
     let results = &limits.results;
     let smallest = [results.limit, results.image].into_iter().filter(|limit| *limit > 0).min()?;
@@ -101,12 +101,12 @@ pub(crate) fn cut(result: &Raw, definition: Option<&Raw>, limits: &ResultLimits)
     (cut.text.is_some() || !cut.media.is_empty()).then_some(cut)
 }
 
-/// Returns the limit that a tool sets itself.
+/// Returns the limit that a tool sets for itself.
 fn own_limit(definition: &Raw) -> Option<usize> {
     definition.member("_meta")?.member("anthropic/maxResultSizeChars")?.read::<usize>().ok()
 }
 
-/// Returns the text of a block; `None` if it is of another kind.
+/// Returns the text of a block; `None` if the block is not a text.
 fn said_by(block: &RawValue) -> Option<String> {
     match &*text(block, "type")? {
         "text" => Some(text(block, "text")?.into_owned()),
@@ -115,7 +115,7 @@ fn said_by(block: &RawValue) -> Option<String> {
     }
 }
 
-/// Makes a link of an image, audio, or blob that is over the limit.
+/// Turns an image, audio, or blob that exceeds the limit into a link.
 fn media(block: &RawValue, at: usize, limit: usize) -> Option<Media> {
     let kind = text(block, "type")?;
     let (data, name, mime) = match &*kind {
@@ -136,8 +136,8 @@ fn media(block: &RawValue, at: usize, limit: usize) -> Option<Media> {
 }
 
 impl Cut {
-    /// Leaves a beginning of the texts and of the structured content, `preview` bytes of each. A page of the whole has
-    /// `page` bytes.
+    /// Keeps the beginning of the texts and of the structured content, `preview` bytes of each. Pages of the whole have
+    /// at most `page` bytes.
     fn shorten(
         &mut self,
         texts: &[(usize, String)],
@@ -150,7 +150,7 @@ impl Cut {
             let is_it = |raw: &Raw| said == raw.as_str() || serde_json::from_str::<Value>(said).ok() == whole;
             structured.as_ref().is_some_and(is_it)
         };
-        // The model gets the structured content: a block that repeats it goes first.
+        // The model gets the structured content, so a block that repeats it is dropped.
         let (mut left, mut gone) = (preview, Vec::new());
         for (at, said) in texts {
             if repeats(said) {
@@ -185,17 +185,17 @@ impl Cut {
         self.text = Some(Whole { pages: held.pages(), held: Some(held), size, has_structured, is_shorter });
     }
 
-    /// Returns the text and the structured content, which are to be kept.
+    /// Returns the text and the structured content, for the store.
     pub(crate) fn take_text(&mut self) -> Option<Held> {
         self.text.as_mut()?.held.take()
     }
 
-    /// Returns the images, audio and blobs, which are to be kept.
+    /// Returns the images, audio and blobs, for the store.
     pub(crate) fn take_media(&mut self) -> Vec<Held> {
         self.media.iter_mut().filter_map(|media| media.held.take()).collect()
     }
 
-    /// Writes the answer for the client. `id` is that of the text, `ids` are those of the media.
+    /// Writes the answer for the client. `id` is the stored text's id, `ids` are those of the media.
     pub(crate) fn answer(&self, result: &Raw, id: Option<&str>, ids: &[String], tell: &Tell<'_>) -> Raw {
         let mut blocks: Vec<String> = self.blocks.iter().map(|block| block.as_str().to_owned()).collect();
         for (media, id) in self.media.iter().zip(ids).rev() {
@@ -222,7 +222,7 @@ impl Cut {
 }
 
 impl Whole {
-    /// Says what was cut, and how to go on.
+    /// Writes the note that says what was shortened, and how to read on.
     fn said(&self, id: &str, tell: &Tell<'_>) -> String {
         let (tool, pages, keep) = (tell.tool, self.pages, tell.keep);
         let mut said = format!("[mcp-host: this is the beginning of a result of {} bytes. ", self.size);
@@ -241,7 +241,7 @@ impl Whole {
     }
 }
 
-/// Returns the beginning of a text: whole lines if there are any, else whole characters.
+/// Returns the beginning of a text: whole lines if at least one fits, else whole characters.
 fn begun(text: &str, most: usize) -> &str {
     let begun = &text[..floor(text, most)];
     match begun.rfind('\n') {
@@ -257,7 +257,7 @@ fn with_text(block: &Raw, begun: &str) -> Raw {
     }
 }
 
-/// Returns structured content that is no larger than `most`, or as small as its schema lets it be.
+/// Returns structured content of at most `most` bytes, or as small as its schema allows.
 fn shorter(whole: &Raw, place: Place<'_>, most: usize) -> Raw {
     if whole.as_bytes().len() <= most {
         return whole.clone();
@@ -280,7 +280,7 @@ fn shorter(whole: &Raw, place: Place<'_>, most: usize) -> Raw {
     }
 }
 
-/// Writes a value with shorter arrays and strings; `false` if it cannot be read.
+/// Writes a value with shorter arrays and strings. Returns `false` if it cannot be parsed.
 fn write(value: &RawValue, place: Place<'_>, steps: (usize, usize), out: &mut String) -> bool {
     let json = value.get();
     match json.as_bytes().first() {
@@ -325,7 +325,7 @@ fn write(value: &RawValue, place: Place<'_>, steps: (usize, usize), out: &mut St
     true
 }
 
-/// Writes a link to something that is kept; for a client that knows no links, a text.
+/// Writes a link to a stored part; a text for a client without support for links.
 fn link(id: &str, name: &str, mime: Option<&str>, size: usize, takes_links: bool) -> String {
     let uri = format!("{}{id}", super::SCHEME);
     if !takes_links {

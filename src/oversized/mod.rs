@@ -1,9 +1,9 @@
-//! Results that are too large for a client's prompt (`host.results`): what a client gets of one at once, and how it reads
-//! the rest.
+//! Results that are too large for a client's prompt (`host.results`): what a client gets at once, and how it reads the
+//! rest.
 //!
-//! In: a result of a tool, and the limits of the config. Out: a head of it, and the whole in pages. `store.rs` holds the
-//! wholes for a while. **Invariants:** structured content that was cut is still what the tool's output schema says
-//! (`schema.rs`). The pages of a text, joined, are its bytes. Who did not get a result cannot read it.
+//! In: a result of a tool, and the limits of the config. Out: its beginning, and the whole in pages. `store.rs` stores
+//! the whole results for a while. **Invariants:** shortened structured content still fits the tool's output schema
+//! (`schema.rs`). The pages of a text, joined, are its bytes. Only the client that got a result can read the rest.
 
 mod cut;
 mod pages;
@@ -16,5 +16,5 @@ pub(crate) use cut::{Tell, cut};
 pub(crate) use pages::{Part, matching, pointed};
 pub(crate) use store::{Held, Lost, Room, Store};
 
-/// Begins the URI of a result that is kept.
+/// The start of the URI of a stored result.
 pub(crate) const SCHEME: &str = "mcp-host+result://";

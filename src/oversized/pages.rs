@@ -1,4 +1,4 @@
-//! Texts in pages, and parts of a text: the lines with a word, and what a JSON pointer leads to.
+//! Texts in pages, and parts of a text: the lines that contain a word, and the value to which a JSON pointer leads.
 //!
 //! **Invariant:** the pages of a text, joined, are the text.
 
@@ -11,22 +11,22 @@ use crate::protocol::{Pointer, Raw};
 #[derive(Debug)]
 pub(crate) struct Part {
     text: String,
-    /// Where each page ends.
+    /// The end of each page.
     ends: Vec<usize>,
-    /// How many bytes a page may have.
+    /// The most bytes of a page.
     most: usize,
 }
 
-/// The fewest bytes that a page has, but for the last one.
+/// The fewest bytes of a page, except the last one.
 const PAGE: usize = 256;
-/// A line of more bytes is not shown whole when it is found, but so many bytes around each place.
+/// Of a matching line that is longer than this, in bytes, only the surroundings of each match are shown.
 const LINE: usize = 500;
 const AROUND: usize = 120;
-/// How many places of one line are shown.
+/// How many matches in one line are shown.
 const PLACES: usize = 20;
 
 impl Part {
-    /// Cuts a text into pages of `most` bytes at most. They end with a line, if a line ends in their last half.
+    /// Splits a text into pages of at most `most` bytes. A page ends at a line end, if one is in its second half.
     pub(crate) fn new(text: String, most: usize) -> Self {
         let most = most.max(PAGE);
         let mut ends = Vec::new();
@@ -41,7 +41,7 @@ impl Part {
         Self { text, ends, most }
     }
 
-    /// Cuts a part of this text into pages of the same size.
+    /// Splits a part of this text into pages of the same size.
     pub(crate) fn of_part(&self, text: String) -> Self {
         Self::new(text, self.most)
     }
@@ -51,7 +51,7 @@ impl Part {
         self.ends.len()
     }
 
-    /// Returns a page; the first is 1.
+    /// Returns a page by its number, which starts at 1.
     pub(crate) fn page(&self, number: usize) -> Option<&str> {
         let end = *self.ends.get(number.checked_sub(1)?)?;
         let start = number.checked_sub(2).map_or(0, |before| self.ends[before]);
@@ -63,17 +63,17 @@ impl Part {
     }
 }
 
-/// Returns the last place up to `at` where a character begins or the text ends.
+/// Returns the last character boundary at or before `at`.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns the lines that have a text, in any case of its ASCII letters, with their numbers; and how many there are.
+/// Returns the lines that contain a text, ignoring ASCII case, with their numbers; and how many there are.
 pub(crate) fn matching(text: &str, wanted: &str) -> (String, usize) {
     let wanted = wanted.to_ascii_lowercase();
     let (mut found, mut count) = (String::new(), 0);
     for (number, line) in text.lines().enumerate() {
-        // ASCII letters have one byte in either case, so places in one are places in the other.
+        // ASCII letters have one byte in either case, so positions are the same in both lines.
         let lower = line.to_ascii_lowercase();
         let mut places = lower.match_indices(&wanted).map(|(at, _)| at).peekable();
         if places.peek().is_none() {
@@ -99,10 +99,10 @@ pub(crate) fn matching(text: &str, wanted: &str) -> (String, usize) {
     (found, count)
 }
 
-/// Returns what a JSON pointer leads to, as JSON.
+/// Returns the value to which a JSON pointer leads, as JSON.
 ///
 /// # Errors
-/// A text that says what is wrong with the pointer, or that nothing is there.
+/// Fails if the pointer is invalid or leads to nothing. The error says which.
 pub(crate) fn pointed(whole: &Raw, pointer: &str) -> Result<String, String> {
     let pointer = Pointer::parse(pointer)?;
     let mut at: &RawValue = whole.as_value();

@@ -1,12 +1,12 @@
-//! Which parts of a structured result may be shorter, by the tool's output schema.
+//! Determines which parts of a structured result may be shortened, by the tool's output schema.
 //!
-//! A schema may say anything of a value. So only keywords count whose meaning for a shorter array or string is known; below
-//! any other keyword everything stays as it is. **Invariant:** a value that the schema accepts is accepted once it is cut
-//! where this allows it. That holds whatever a validator makes of keywords that it does not know.
+//! A schema may restrict a value in any way. So only keywords are considered whose meaning for a shorter array or
+//! string is known; a value with any other keyword is not changed. **Invariant:** if the schema accepts a value, it
+//! also accepts the value shortened as allowed here, even for validators that do not know some keywords.
 
 use serde_json::{Map, Value};
 
-/// What is known of a value, as its schema says it.
+/// A value, and what its schema says about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     root: &'a Value,
@@ -15,17 +15,17 @@ pub(super) struct Place<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum At<'a> {
-    /// No schema says anything of it.
+    /// No schema applies to it, so it may be shortened.
     Free,
-    /// It stays whole, with all that is in it.
+    /// It stays whole, including everything in it.
     Fixed,
     Schema(&'a Map<String, Value>),
 }
 
-/// How many references are followed one after the other.
+/// How long a chain of references is followed.
 const DEEP: usize = 16;
 
-/// Keywords that say nothing of a value.
+/// Keywords that do not restrict a value.
 const NOTES: [&str; 14] = [
     "$comment",
     "$defs",
@@ -43,7 +43,7 @@ const NOTES: [&str; 14] = [
     "writeOnly",
 ];
 
-/// Keywords that are as true of a shorter value as of the whole one, or that are looked at here.
+/// Keywords that hold for a shorter value as well, or that are considered here.
 const KNOWN: [&str; 17] = [
     "additionalProperties",
     "dependentRequired",
@@ -65,7 +65,7 @@ const KNOWN: [&str; 17] = [
 ];
 
 impl<'a> Place<'a> {
-    /// Returns the place of a whole value. Without a schema, all of it may be shorter.
+    /// Returns the place of the whole value. Without a schema, all of it may be shortened.
     pub(super) fn of(schema: Option<&'a Value>) -> Self {
         match schema {
             None => Self { root: &Value::Null, at: At::Free },
@@ -81,14 +81,14 @@ impl<'a> Place<'a> {
         Self { at: At::Fixed, ..self }
     }
 
-    /// Returns the place that a schema within the schema describes.
+    /// Returns the place that a subschema describes.
     fn inner(self, schema: &'a Value, depth: usize, is_root: bool) -> Self {
         let schema = match schema {
             Value::Bool(true) => return self.free(),
             Value::Object(schema) => schema,
             _ => return self.fixed(),
         };
-        // The base of references, which only the root may name.
+        // `$id` is the base of references, which only the root may set.
         let is_note = |key: &str| NOTES.contains(&key) || key.starts_with("x-") || (is_root && key == "$id");
         let only = |word: &str| schema.keys().all(|key| key == word || is_note(key));
         if let Some(to) = schema.get("$ref") {
@@ -109,10 +109,10 @@ impl<'a> Place<'a> {
         if schema.keys().all(is_known) { Self { at: At::Schema(schema), ..self } } else { self.fixed() }
     }
 
-    /// Returns what a reference within the schema leads to.
+    /// Returns the schema to which a reference within the schema leads.
     fn target(self, reference: &str) -> Option<&'a Value> {
         let path = reference.strip_prefix('#')?;
-        // A path through a schema with an id of its own would lead elsewhere.
+        // A reference through a subschema with its own id would lead elsewhere.
         let has_id = |value: &Value| value.get("$id").is_some() || value.get("id").is_some_and(Value::is_string);
         let inner = [path.split('/').nth(1), path.split('/').nth(2)];
         let within = inner.into_iter().try_fold(self.root, |at, step| match step {
@@ -138,7 +138,7 @@ impl<'a> Place<'a> {
     pub(super) fn items(self) -> Self {
         let At::Schema(schema) = self.at else { return self };
         match schema.get("items") {
-            // Two that are cut could be the same.
+            // Two shortened items could become equal.
             _ if schema.get("uniqueItems").is_some_and(|word| *word != Value::Bool(false)) => self.fixed(),
             Some(inner) => self.inner(inner, 0, false),
             None => self.free(),
@@ -167,7 +167,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the one schema of several that a value with something in it must fit; `None` if there may be more.
+/// Returns the only schema of several that a non-null value must fit; `None` if there may be more than one.
 fn lone<'a>(all: &'a [Value], word: &str) -> Option<&'a Value> {
     let is_null = |schema: &&Value| *schema.get("type").unwrap_or(&Value::Null) == "null";
     let mut others = all.iter().filter(|schema| word == "allOf" || !is_null(schema));

@@ -1,8 +1,8 @@
-//! Holds the results that were cut, for a while (`host.results.keep`, `host.results.store`, `host.limits.results`).
+//! Stores results that were shortened, for a while (`host.results.keep`, `host.results.store`, `host.limits.results`).
 //!
-//! **Invariants:** a result is given to its owner alone: the principal and the view that got its head. What one principal
-//! has takes `store` bytes at most, and all together take `limits.results` at most; the oldest goes first. What is done under
-//! the lock takes one pass over the results at most.
+//! **Invariants:** only its owner can read a result: the principal and the view that got its beginning. The results of
+//! one principal take at most `store` bytes, and all results together at most `limits.results`; the oldest are removed
+//! first. Work under the lock takes at most one pass over the results.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -16,7 +16,7 @@ use crate::hex;
 use crate::lock::lock;
 use crate::protocol::Raw;
 
-/// Something that can be read on.
+/// A stored part of a result.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// The text of a result, and its structured content.
@@ -27,7 +27,7 @@ pub(crate) enum Held {
 
 impl Held {
     pub(super) fn text(text: String, structured: Option<Raw>, page: usize) -> Self {
-        // A part of a larger body would keep all of it.
+        // A slice of a larger body would keep the whole body in memory.
         let structured = structured.map(|raw| raw.detached());
         Self::Text { text: Part::new(text, page), structured }
     }
@@ -44,7 +44,7 @@ impl Held {
         }
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns how much memory it takes, in bytes.
     fn takes(&self) -> usize {
         match self {
             Self::Text { structured: Some(structured), .. } => self.bytes() + structured.as_bytes().len(),
@@ -60,35 +60,35 @@ impl Held {
     }
 }
 
-/// Why a result cannot be read.
+/// Why a stored result cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// It was kept, and is gone.
+    /// It was stored, but is no longer there.
     Expired,
-    /// The owner never had it.
+    /// It was never stored for this owner.
     Unknown,
 }
 
-/// The results that are kept. `P` says who an owner's bytes count for, and `V` what else an owner is.
+/// The stored results. The owner of a result is a pair: `P`, for whom its bytes count, and `V`, anything else.
 #[derive(Debug)]
 pub(crate) struct Store<P, V>(Mutex<Kept<P, V>>);
 
 #[derive(Debug)]
 struct Kept<P, V> {
-    /// The oldest first.
+    /// The stored results, the oldest first.
     entries: VecDeque<Entry<P, V>>,
-    /// The ids of those that are gone.
+    /// The ids of results that were removed.
     gone: VecDeque<(String, P, V)>,
-    /// Whether somebody drops what is too old.
+    /// Whether a task is already removing expired results.
     is_swept: bool,
 }
 
-/// How many bytes may be kept.
+/// How many bytes may be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Of one principal.
+    /// For one principal.
     pub(crate) of_one: usize,
-    /// Of all principals.
+    /// For all principals together.
     pub(crate) of_all: usize,
 }
 
@@ -100,9 +100,9 @@ struct Entry<P, V> {
     held: Arc<Held>,
 }
 
-/// How many ids are remembered of results that are gone.
+/// How many ids of removed results are remembered.
 const GONE: usize = 1024;
-/// How much an entry takes beside its bytes.
+/// The memory that an entry takes in addition to its content, in bytes.
 const ENTRY: usize = 256;
 
 impl<P, V> Default for Store<P, V> {
@@ -112,7 +112,7 @@ impl<P, V> Default for Store<P, V> {
 }
 
 impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
-    /// Keeps a result, and returns its id; `None` if it is larger than everything that may be kept.
+    /// Stores a result, and returns its id; `None` if it is larger than the room for one principal or for all.
     pub(crate) fn put(&self, owner: (P, V), held: Held, keep: Duration, room: Room) -> Option<String> {
         let takes = held.takes() + ENTRY;
         if takes > room.of_one.min(room.of_all) {
@@ -142,12 +142,12 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         Err(if was { Lost::Expired } else { Lost::Unknown })
     }
 
-    /// Reports whether somebody has to call [`Store::sweep`] from time to time, and takes the caller for the one who does.
+    /// Reports whether a task has to call [`Store::sweep`] from time to time. If so, assumes that the caller starts it.
     pub(crate) fn needs_sweeping(&self) -> bool {
         !std::mem::replace(&mut lock(&self.0).is_swept, true)
     }
 
-    /// Drops what is too old. Returns when the next result is; `None` if none is left, so that nobody has to sweep any more.
+    /// Removes expired results. Returns when the next one expires; `None` if none is left, so that sweeping can stop.
     pub(crate) fn sweep(&self) -> Option<Instant> {
         let mut kept = lock(&self.0);
         kept.sweep(Instant::now());
@@ -156,12 +156,12 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         next
     }
 
-    /// Returns how many bytes all results take.
+    /// Returns how much memory all results take, in bytes.
     pub(crate) fn used(&self) -> usize {
         lock(&self.0).bytes(|_| true)
     }
 
-    /// Returns how many results are kept.
+    /// Returns how many results are stored.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         lock(&self.0).entries.len()
@@ -179,7 +179,7 @@ impl<P: Clone + Eq, V: Clone + Eq> Kept<P, V> {
         self.entries.iter().filter(|entry| is_it(entry)).map(Entry::takes).sum()
     }
 
-    /// Drops the oldest of some entries, so that as many bytes fit in beside them.
+    /// Removes the oldest of the selected entries until `takes` more bytes fit within `most`.
     fn make_room(&mut self, takes: usize, most: usize, is_it: impl Fn(&Entry<P, V>) -> bool) {
         let mut over = (self.bytes(&is_it) + takes).saturating_sub(most);
         if over > 0 {

@@ -1,4 +1,4 @@
-//! Cuts of results, against a validator; pages, lines, pointers; what is kept, for whom, and for how long.
+//! Shortened results, checked by a validator; pages, lines, pointers; what is stored, for whom, and for how long.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn definition(schema: &Value) -> Raw {
     Raw::from_value(&json!({ "name": "t", "inputSchema": { "type": "object" }, "outputSchema": schema }))
 }
 
-/// Cuts a result, and returns what the client gets, and what is kept.
+/// Shortens a result, and returns what the client gets, and what is stored.
 fn head(result: &Value, definition: Option<&Raw>, results: &ResultLimits) -> Option<(Value, Option<Held>)> {
     let raw = Raw::from_value(result);
     let mut cut = cut(&raw, definition, results)?;
@@ -65,7 +65,7 @@ fn what_is_small_or_no_plain_result_stays() {
     }
     let tool = json!({ "name": "t", "_meta": { "anthropic/maxResultSizeChars": 6000 } });
     assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &results(100, 100)).is_none());
-    // What the config says of the tool itself holds.
+    // A limit that the config sets for the tool itself wins.
     let own = ToolResults { limit: Some(100), ..ToolResults::default() };
     let limits = Results::default().of_tool(own);
     assert!(head(&said(&long), Some(&Raw::from_value(&tool)), &limits).is_some());
@@ -133,11 +133,11 @@ async fn what_is_kept_is_given_to_its_owner_alone_and_for_its_time() {
     for (owner, id) in [(("ann", 2), &*id), (("bob", 1), &*id), (("ann", 1), "0")] {
         assert_eq!(store.get(&owner, id).unwrap_err(), Lost::Unknown);
     }
-    // The oldest of the same principal makes room, in whatever view it was.
+    // The oldest result of the same principal is removed, whatever its view.
     let others: Vec<_> = (0..3).map(|_| put(("ann", 2), 1000).unwrap()).collect();
     assert_eq!(store.get(&("ann", 1), &id).unwrap_err(), Lost::Expired);
     assert!(others.iter().all(|id| store.get(&("ann", 2), id).is_ok()) && put(("ann", 1), 5000).is_none());
-    // One sweeps, until nothing is left.
+    // Only one caller sweeps, until nothing is left.
     assert!(store.needs_sweeping() && !store.needs_sweeping());
     assert_eq!(store.sweep(), Some(tokio::time::Instant::now() + KEEP));
     tokio::time::advance(KEEP).await;
@@ -159,12 +159,12 @@ async fn limit_results_of_all_principals_the_oldest_go() {
     assert_eq!((store.count(), store.used()), (3, 3 * ENTRY));
     assert_eq!(store.get(&("a".to_owned(), 0), &ids[0]).unwrap_err(), Lost::Expired);
     assert!(store.get(&("b".to_owned(), 0), &ids[1]).is_ok());
-    // One that is larger than all together may be is not kept, and nothing goes for it.
+    // A result that exceeds the limit for all is not stored, and nothing is removed for it.
     assert!(put("e", 1001, Room { of_one: 9 * ENTRY, of_all: ENTRY }).is_none());
     assert_eq!(store.count(), 3);
 }
 
-/// A schema of any shape, with keywords that do and do not let values be shorter.
+/// A schema of any shape, with keywords that allow shorter values and keywords that do not.
 fn schemas() -> impl Strategy<Value = Value> {
     let string = prop_oneof![
         Just(json!({ "type": "string" })),

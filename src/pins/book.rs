@@ -1,8 +1,9 @@
-//! The record of one server: which definitions the user approved, and what the server says now (`docs/hazards.md` H85).
+//! The record of one server: which definitions the user approved, and what the server lists now (`docs/hazards.md`
+//! H85).
 //!
-//! In: whole listings, approvals. Out: what has changed, and what may be shown. Pure, but for the time that comes in.
-//! **Invariant:** a form that is not approved stays out until an approval names exactly it. What is approved is never
-//! forgotten for a form that is not.
+//! In: whole listings, approvals. Out: what has changed, and what may be shown. Pure: the time is passed in.
+//! **Invariant:** a form of a definition that is not approved is withheld until an approval names exactly this form. No
+//! approved form is ever forgotten because of a form that is not approved.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, is_mil
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;
-/// A name with more than this many forms within [`UNSTABLE_FOR`] is unstable: each form needs a yes of its own.
+/// A name with more than this many forms within [`UNSTABLE_FOR`] is unstable: each form needs its own approval.
 const STABLE: usize = 2;
-/// In seconds.
+/// For how long a form counts toward [`STABLE`], in seconds.
 const UNSTABLE_FOR: u64 = 3600;
-/// From this likeness on, an added definition counts as a removed one with a new name.
+/// An added definition that is at least this similar to a removed one counts as that one with a new name.
 const RENAMED: f64 = 0.8;
 
 /// The record of one server.
@@ -29,43 +30,43 @@ pub(crate) struct Book {
     /// The server's name in the config, for people who look at the file.
     #[serde(default)]
     pub(super) server: String,
-    /// Whether a whole listing was ever seen.
+    /// Whether a whole listing was ever recorded.
     #[serde(default)]
     pub(super) is_begun: bool,
     #[serde(default)]
     pub(super) records: BTreeMap<What, BTreeMap<String, Record>>,
 }
 
-/// What is known about one name.
+/// What is known about one name that a server lists.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The approved forms, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) approved: Vec<Form>,
-    /// What the server says now, if that is not approved.
+    /// The form that the server lists now, if that is not approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) now: Option<Form>,
-    /// The forms seen lately, and when, in seconds since 1970.
+    /// The forms listed within the last hour, and when, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     seen: Vec<(Pin, u64)>,
     /// Whether the server has stopped listing it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gone: bool,
-    /// Whether what the server says now is one of too many forms.
+    /// Whether the form that the server lists now is one of too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unstable: bool,
     /// The former name of a definition that was added, if it looks renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<String>,
-    /// What differs since the entry of the server changed in the config, until a person approves it.
+    /// Set if the definition changed together with the server's config entry, until a person approves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moved: Option<Moved>,
 }
 
-/// What a definition is compared with whose server is reached in another way than before.
+/// The earlier form of a definition whose server is now reached in another way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Moved {
-    /// What was approved before; `None` if it had no such name.
+    /// The form that was approved before; `None` if that record had no such name.
     before: Option<Form>,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Form {
     pub(crate) pin: Pin,
     /// The definition as the server sent it.
     pub(crate) text: String,
-    /// Whether a person approved it, and not just the first sight of it.
+    /// Whether a person approved it. False if it was only approved because it was listed first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_person: bool,
 }
@@ -94,9 +95,9 @@ pub(crate) struct Listing {
     pub(crate) said: Vec<Said>,
     /// Whether a name that is missing here is gone. The list of a single client says nothing about others.
     pub(crate) is_everything: bool,
-    /// What the pins leave out.
+    /// The members that pins leave out.
     pub(crate) ignore: Box<[Pointer]>,
-    /// What a lock approves. With a lock, nothing else is approved.
+    /// What a lock file approves. If there is one, nothing else is approved.
     pub(crate) allowed: Option<Arc<Allowed>>,
 }
 
@@ -106,13 +107,13 @@ pub(crate) struct Notice {
     pub(crate) what: What,
     pub(crate) name: String,
     pub(crate) classes: Vec<Class>,
-    /// The former name of what is added.
+    /// The former name of an added definition that looks renamed.
     pub(crate) renamed: Option<String>,
-    /// Whether clients see it nevertheless.
+    /// Whether clients see the changed definition nevertheless.
     pub(crate) passes: bool,
     /// Whether it is withheld because it is suspicious.
     pub(crate) is_suspicious: bool,
-    /// Whether the name had too many forms lately.
+    /// Whether the name had too many forms within the last hour.
     pub(crate) unstable: bool,
 }
 
@@ -124,9 +125,9 @@ pub(crate) struct Open<'a> {
     pub(crate) form: &'a Form,
     /// How it differs from the last approved form, or from the locked one.
     pub(crate) changes: Vec<DefinitionChange>,
-    /// The former name of what was added, if it looks renamed.
+    /// The former name of an added definition that looks renamed.
     pub(crate) renamed: Option<&'a str>,
-    /// Whether the name had too many forms lately.
+    /// Whether the name had too many forms within the last hour.
     pub(crate) unstable: bool,
     /// Whether it has a hard finding, and suspicious definitions are withheld.
     pub(crate) is_suspicious: bool,
@@ -134,13 +135,13 @@ pub(crate) struct Open<'a> {
     pub(crate) passes: bool,
 }
 
-/// Reports whether a definition is withheld because it is suspicious, unless a person has approved it.
+/// Reports whether a definition is suspicious, so that it is withheld until a person approves it.
 pub(crate) type Wary<'a> = &'a dyn Fn(What, &str) -> bool;
 
-/// What came of a listing.
+/// The result of comparing a listing with the record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
-    /// The changes that were not told before.
+    /// The changes that were not reported before.
     pub(crate) notices: Vec<Notice>,
     /// Whether the record has changed.
     pub(crate) is_changed: bool,
@@ -153,7 +154,7 @@ enum Why {
     Differs,
     /// It has a hard finding.
     Suspicious,
-    /// It is used, but the entry of its server changed, and it differs from what was approved before.
+    /// It is in use, but its server's config entry has changed, and it differs from what was approved before.
     Moved,
 }
 
@@ -162,7 +163,7 @@ impl Record {
         self.approved.iter().any(|form| form.pin == pin)
     }
 
-    /// Makes an approved form the newest one. Returns whether another one was.
+    /// Makes an approved form the newest one. Returns whether it was not the newest before.
     fn meet(&mut self, pin: Pin) -> bool {
         let at = self.approved.iter().position(|form| form.pin == pin);
         let Some(at) = at.filter(|at| at + 1 < self.approved.len()) else { return false };
@@ -178,13 +179,13 @@ impl Record {
         self.now = None;
     }
 
-    /// Notes a form, and whether the name had too many of them lately. If so, what passed by itself lately does so no
-    /// more.
+    /// Records a form, and whether the name had too many of them lately. If so, forms that lately passed without a
+    /// person's approval no longer count as approved.
     fn note(&mut self, pin: Pin, at: u64) {
         self.seen.retain(|(other, when)| *other != pin && at.saturating_sub(*when) < UNSTABLE_FOR);
         self.seen.push((pin, at));
         let is_new = |form: &Form| self.seen.iter().any(|(pin, _)| *pin == form.pin);
-        // The form that was there before them is one more.
+        // An approved form from before counts as one more.
         let older = self.approved.iter().any(|form| !is_new(form));
         self.unstable = self.seen.len() + usize::from(older) > STABLE;
         if self.unstable {
@@ -196,7 +197,7 @@ impl Record {
         self.approved.last()
     }
 
-    /// Returns what the server says now if it waits for approval, why it does, and what it is compared with.
+    /// If a definition waits for approval, returns its form, why it waits, and the form with which it is compared.
     fn open(
         &self,
         what: What,
@@ -214,7 +215,7 @@ impl Record {
             let standard = self.standard(what, name, allowed).or(before);
             return (!is_locked(now)).then(|| (now, why(now, Why::Differs), standard));
         }
-        // Nobody but the first sight has approved it.
+        // No person has approved this form; it only passed by itself.
         let taken = self.last().filter(|last| !self.gone && !last.by_person && !is_locked(last))?;
         let seen = self.approved.iter().rev().find(|form| form.by_person).or(before);
         match why(taken, Why::Moved) {
@@ -223,7 +224,7 @@ impl Record {
         }
     }
 
-    /// Returns the form that the server's next ones are compared with: the locked one, if there is a lock.
+    /// Returns the form with which later ones are compared: the locked one, if there is a lock.
     fn standard(&self, what: What, name: &str, allowed: Option<&Allowed>) -> Option<&Form> {
         match allowed {
             Some(allowed) => self.approved.iter().find(|form| allowed.has(what, name, form.pin)),
@@ -233,8 +234,8 @@ impl Record {
 }
 
 impl Book {
-    /// Takes what the server lists now. `before` is the record of the same server before its config entry changed.
-    /// What `wary` finds suspicious does not pass.
+    /// Compares what the server lists now with the record, and updates the record. `before` is the record of the same
+    /// server before its config entry changed. What `wary` finds suspicious does not pass.
     pub(crate) fn judge(
         &mut self,
         listing: &Listing,
@@ -313,7 +314,7 @@ impl Book {
         judged
     }
 
-    /// Notes the names that the server does not list any more.
+    /// Records which names the server no longer lists.
     fn miss(&mut self, listed: &HashSet<(What, &str)>, judged: &mut Judged) {
         for (what, records) in &mut self.records {
             for (name, record) in records {
@@ -335,7 +336,8 @@ impl Book {
         }
     }
 
-    /// Takes a person's approval of exactly these forms, as far as the server still says them. Returns how many.
+    /// Applies a person's approval of exactly these forms, if the server still lists them. Returns how many were
+    /// approved.
     pub(crate) fn approve(&mut self, forms: &[(What, String, Pin)]) -> usize {
         let mut count = 0;
         for (what, name, pin) in forms {
@@ -351,7 +353,7 @@ impl Book {
         count
     }
 
-    /// Takes back the approval of what `is_meant` names. Returns how many definitions wait again.
+    /// Revokes the approval of the definitions that `is_meant` selects. Returns how many wait for approval again.
     pub(crate) fn revoke(&mut self, is_meant: impl Fn(What, &str) -> bool) -> usize {
         let mut count = 0;
         for (what, records) in &mut self.records {
@@ -385,7 +387,7 @@ impl Book {
         waiting.collect()
     }
 
-    /// Reports whether a form differs from the locked one only by what takes something away, and is not one of too many.
+    /// Reports whether a form differs from the locked one only by removals, and is not one of too many forms.
     pub(crate) fn is_mild(&self, what: What, name: &str, changes: &[DefinitionChange], allowed: &Allowed) -> bool {
         let record = self.record(what, name);
         record.is_some_and(|record| {
@@ -393,13 +395,13 @@ impl Book {
         })
     }
 
-    /// Returns the approved text that has a pin.
+    /// Returns the approved text with this pin.
     pub(super) fn text(&self, what: What, name: &str, pin: Pin) -> Option<String> {
         let forms = &self.record(what, name)?.approved;
         forms.iter().find(|form| form.pin == pin).map(|form| form.text.clone())
     }
 
-    /// Reports whether a whole listing was ever seen.
+    /// Reports whether a whole listing was ever recorded.
     pub(crate) fn is_begun(&self) -> bool {
         self.is_begun
     }
@@ -438,7 +440,7 @@ impl Book {
         all.flat_map(|(what, name, record)| record.approved.iter().map(move |form| (what, name.as_str(), form)))
     }
 
-    /// Returns what the server says now if that is not approved.
+    /// Returns the forms that the server lists now and that are not approved.
     pub(crate) fn open(&self) -> impl Iterator<Item = (What, &str, &Form)> {
         let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
         all.filter_map(|(what, name, record)| Some((what, name.as_str(), record.now.as_ref()?)))
@@ -449,7 +451,7 @@ impl Book {
         self.records.get(&what).into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Returns the form of a tool that later ones are compared with.
+    /// Returns the form of a tool with which later ones are compared.
     pub(crate) fn standard(&self, name: &str, allowed: Option<&Allowed>) -> Option<&Form> {
         self.record(What::Tool, name)?.standard(What::Tool, name, allowed)
     }
@@ -469,7 +471,7 @@ fn notice(
     Notice { what: said.what, name, classes, renamed, passes, is_suspicious, unstable: false }
 }
 
-/// Returns the classes of changes, each once.
+/// Returns the classes of the changes, each once.
 pub(crate) fn classes(changes: &[DefinitionChange]) -> Vec<Class> {
     let mut classes: Vec<Class> = changes.iter().map(|change| change.class).collect();
     classes.sort_unstable();
@@ -477,7 +479,7 @@ pub(crate) fn classes(changes: &[DefinitionChange]) -> Vec<Class> {
     classes
 }
 
-/// Returns the name that an added definition had before: one that is not listed any more, with a definition much like it.
+/// Returns the former name of an added definition: a name that is no longer listed, with a very similar definition.
 fn former(old: &Book, said: &Said, listed: &HashSet<(What, &str)>) -> Option<String> {
     let now = Shingles::of(&parsed(&said.form)?);
     let others = old.records.get(&said.what)?.iter();

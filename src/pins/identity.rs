@@ -5,9 +5,9 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{Remote, Server, Transport};
 use crate::hex;
 
-/// Returns the two parts of the file name for a server. The first comes from the server's name. The second comes from its
-/// URL, or from its command, arguments, and names of variables. Values of variables and headers do not count: a server
-/// that gets others is still the same server.
+/// Returns the two parts of the file name for a server. The first comes from the server's name. The second comes from
+/// its URL, or from its command, arguments, and names of variables. Values of variables and headers do not count: a
+/// server stays the same when these change.
 pub(super) fn identity(server: &Server) -> (String, String) {
     let mut parts = Parts(Sha256::new());
     match &server.transport {

@@ -22,7 +22,7 @@ pub struct Stated {
     pub what: What,
     /// The server's own name for it; empty for instructions.
     pub name: String,
-    /// Its pin.
+    /// The pin of the definition.
     pub pin: Pin,
     /// The definition as the server sent it.
     pub text: String,
@@ -41,9 +41,9 @@ pub struct Unlocked {
     pub name: String,
     /// The pin in the lock, if the lock has the name.
     pub locked: Option<Pin>,
-    /// The pin of what the server says now, if it says anything.
+    /// The pin of what the server lists now; `None` if it does not list the name.
     pub pin: Option<Pin>,
-    /// What differs. Empty if the text that was locked is not known here.
+    /// What differs. Empty if the locked text is not known here.
     pub changes: Vec<DefinitionChange>,
 }
 
@@ -68,7 +68,7 @@ impl Allowed {
         all
     }
 
-    /// Reports whether exactly this is approved.
+    /// Reports whether exactly this form is approved.
     pub(crate) fn has(&self, what: What, name: &str, pin: Pin) -> bool {
         self.get(what, name) == Some(pin)
     }
@@ -83,7 +83,7 @@ impl Allowed {
     }
 }
 
-/// Compares what is locked of a server with what the server lists. `former` finds the text that had a pin.
+/// Compares what is locked of a server with what the server lists. `former` finds the text to which a pin belongs.
 ///
 /// ```
 /// # use mcp_host::pins::{self, Stated};
@@ -179,7 +179,7 @@ pub fn texts(server: &Server, stated: &[Stated]) -> String {
     for one in stated.iter().filter(|one| one.server == server.name) {
         let value = match one.what {
             What::Instructions => one.text.as_str().into(),
-            // What is no JSON stays a text.
+            // A text that is not JSON stays a string.
             _ => serde_json::from_str(&one.text).unwrap_or_else(|_| one.text.as_str().into()),
         };
         all.entry(list(one.what)).or_default().insert(&one.name, value);

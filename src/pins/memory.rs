@@ -1,5 +1,6 @@
-//! The records of a host without a state directory. They have the same identities as those on disk, so a server that is
-//! reached in another way has another record, which is compared with the one before. They end with the host.
+//! The records of a host without a state directory; they are lost when the host ends. They have the same identities as
+//! those on disk, so a server that is reached in another way gets a new record, which is compared with its previous
+//! one.
 
 use std::collections::HashMap;
 
@@ -15,14 +16,14 @@ const MOST: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     books: HashMap<(String, String), Kept>,
-    /// Counts changes.
+    /// The number of changes so far.
     turn: u64,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     book: Book,
-    /// When it last changed.
+    /// The value of [`Memory::turn`] when this record last changed.
     turn: u64,
 }
 
@@ -32,7 +33,7 @@ impl Memory {
         self.books.get(&identity(server)).map(|kept| &kept.book)
     }
 
-    /// Takes what a server lists into its record. Returns what came of it, and the record.
+    /// Compares what a server lists with its record, and updates the record. Returns the result, and the record.
     pub(crate) fn judge(
         &mut self,
         server: &Server,
@@ -55,7 +56,7 @@ impl Memory {
         (judged, book)
     }
 
-    /// Approves these forms of a server's definitions, as far as it still lists them. Returns how many they are.
+    /// Approves these forms of a server's definitions, if it still lists them. Returns how many were approved.
     pub(crate) fn approve(&mut self, server: &Server, forms: &[(What, String, Pin)]) -> usize {
         self.turn += 1;
         let Some(kept) = self.books.get_mut(&identity(server)) else { return 0 };
@@ -69,7 +70,7 @@ impl Memory {
         others.max_by_key(|(_, kept)| kept.turn).map(|(_, kept)| kept.book.clone())
     }
 
-    /// Reports whether the first listing under a name was judged.
+    /// Reports whether a first listing under this server's name was recorded.
     #[cfg(test)]
     pub(crate) fn has_begun(&self, server: &Server) -> bool {
         self.book(server).is_some_and(Book::is_begun)

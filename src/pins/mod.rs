@@ -1,9 +1,9 @@
-//! What the user has approved of each server: a pin, which is a hash, for each of its definitions. A server cannot change
-//! what was approved behind anybody's back (`docs/hazards.md` H85).
+//! What the user has approved of each server: a pin, which is a hash, for each of its definitions. A server cannot
+//! change an approved definition without anyone noticing (`docs/hazards.md` H85).
 //!
-//! In: listings of servers, approvals. Out: which definitions pass, and what has changed. One file a server,
-//! `STATE/pins/*.json`, shared by the hosts of one user and by `mcp-host approve`. **Invariant:** every change of a file
-//! is made on its newest content under its lock, so two hosts lose no approval of each other. Start reading at
+//! In: listings of servers, approvals. Out: which definitions pass, and what has changed. Each server has one file,
+//! `STATE/pins/*.json`, shared by the hosts of one user and by `mcp-host approve`. **Invariant:** every change of a
+//! file is made to its newest content under its lock, so two hosts never lose each other's approvals. Start reading at
 //! `book.rs`.
 
 mod book;
@@ -31,7 +31,7 @@ use crate::protocol::{Pointer, Raw};
 pub use crate::registry::{Class, DefinitionChange, Finding, Pin};
 use crate::registry::{Kind, Neighbours, changes, findings};
 
-/// What has a pin.
+/// The kinds of things that have pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum What {
@@ -46,7 +46,7 @@ pub enum What {
 }
 
 impl What {
-    /// Returns the list in which it stands; `None` for instructions.
+    /// Returns the list that contains such entries; `None` for instructions.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Instructions => None,
@@ -56,7 +56,7 @@ impl What {
         }
     }
 
-    /// Returns what the entries of a list are; `None` for resources, which have no pins.
+    /// Returns the kind of a list's entries; `None` for resources, which have no pins.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         match kind {
             Kind::Tools => Some(Self::Tool),
@@ -91,12 +91,12 @@ pub struct Waiting {
     pub name: String,
     /// The pin of what the server says now.
     pub pin: Pin,
-    /// The former name of what was added: one that the server lists no more, with a definition much like this one.
+    /// The former name of an added definition: a name that is no longer listed, with a very similar definition.
     pub renamed: Option<String>,
-    /// Whether the server has listed three forms of it or more within an hour. Then each one needs an approval of its own.
+    /// Whether the server has listed three or more forms of it within an hour. Then each form needs its own approval.
     pub unstable: bool,
-    /// Whether clients see it all the same: the entry of its server changed in the config, and this differs from what was
-    /// approved before.
+    /// Whether clients see it nevertheless: the server's config entry has changed, and the definition differs from what
+    /// was approved before.
     pub passes: bool,
     /// What differs from the last approved form.
     pub changes: Vec<DefinitionChange>,
@@ -119,7 +119,7 @@ pub struct Waiting {
 pub struct Suspicion {
     /// The server's name in the config.
     pub server: String,
-    /// What it is in.
+    /// Which kind of definition it is in.
     pub what: What,
     /// The server's own name for it; empty for instructions.
     pub name: String,
@@ -141,7 +141,7 @@ pub(crate) fn is_suspicious(what: What, alias: &str, text: &str, neighbours: &Ne
     suspicions(what, alias, text, neighbours).iter().any(|finding| finding.hard)
 }
 
-/// Reports whether a definition is meant by a glob over names.
+/// Reports whether a glob over names matches a definition.
 #[must_use]
 pub fn matches(glob: &str, waiting: &Waiting) -> bool {
     glob::is_match(glob, &waiting.name)
@@ -153,7 +153,7 @@ pub fn is_below_a_host() -> bool {
     lineage::is_below()
 }
 
-/// Returns what the server's pins leave out. The pointers were checked when the config was read.
+/// Returns the members that the server's pins leave out. The pointers were checked when the config was read.
 pub(crate) fn pointers(server: &Server) -> Box<[Pointer]> {
     server.pin_ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect()
 }
@@ -199,15 +199,15 @@ impl Pins {
         Self { folder: state.join("pins"), is_strict: false }
     }
 
-    /// Makes suspicious definitions wait until a person has approved them, also those that were there from the first
-    /// sight: what `host.approvalStrict` says.
+    /// Withholds suspicious definitions until a person has approved them, including those that the server listed first:
+    /// the effect of `host.approvalStrict`.
     #[must_use]
     pub fn strict(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
     }
 
-    /// Returns what waits for approval at these servers, one after the other. What is suspicious in it is found among
-    /// the tools of all of them.
+    /// Returns what waits for approval at these servers, in their order. Findings about a definition take the tools of
+    /// all these servers into account.
     ///
     /// # Errors
     /// If a record cannot be read.
@@ -226,11 +226,10 @@ impl Pins {
         .await
     }
 
-    /// Approves exactly what was shown, as far as the server still says it. Returns how many definitions that are. For a
-    /// server with a lock that has no effect while the lock is there.
+    /// Approves exactly the definitions that were shown, if the server still lists them. Returns how many were
+    /// approved. If the server has a lock, the approval has no effect while the lock is there.
     ///
-    /// # Errors
-    /// If the record cannot be read or written. Then nothing is approved.
+    /// Fails if the record cannot be read or written. Then nothing is approved.
     pub async fn approve(&self, server: &Server, shown: &[Waiting]) -> Result<usize, Error> {
         let forms: Vec<_> = shown.iter().map(|one| (one.what, one.name.clone(), one.pin)).collect();
         let keep = self.keep(server);
@@ -243,11 +242,10 @@ impl Pins {
         .await
     }
 
-    /// Takes back the approval of a server's definitions whose names match `glob`, or of all of them. Returns how many
-    /// definitions that are.
+    /// Revokes the approval of a server's definitions whose names match `glob`, or of all of them. Returns how many
+    /// were revoked.
     ///
-    /// # Errors
-    /// If the record cannot be read or written. Then nothing is taken back.
+    /// Fails if the record cannot be read or written. Then nothing is revoked.
     pub async fn revoke(&self, server: &Server, glob: Option<&str>) -> Result<usize, Error> {
         let (keep, pattern) = (self.keep(server), glob.map(str::to_owned));
         keep::done(move || {
@@ -260,10 +258,10 @@ impl Pins {
         .await
     }
 
-    /// Returns the text that had this pin at a server, if it was approved here.
+    /// Returns the text with this pin that was approved here for a server; `None` if there is none.
     ///
     /// # Errors
-    /// If the record cannot be read.
+    /// Fails if the record cannot be read.
     pub async fn text(&self, server: &Server, what: What, name: &str, pin: Pin) -> Result<Option<String>, Error> {
         let (keep, name) = (self.keep(server), name.to_owned());
         keep::done(move || Ok(keep.read::<Book>()?.text(what, &name, pin))).await
@@ -279,7 +277,8 @@ impl Pins {
         self.keep(server).mark()
     }
 
-    /// Takes what a server lists into its record. Returns what came of it, the record, and the mark of its file. Blocks.
+    /// Compares what a server lists with its record, and updates the record. Returns the result, the record, and the
+    /// mark of its file. Blocks.
     pub(crate) fn judge(
         &self,
         server: &Server,
@@ -307,7 +306,7 @@ impl Pins {
         Keep::new(self.folder.join(format!("{name}-{way}.json")), VERSION)
     }
 
-    /// Returns the newest record of the server before its entry in the config changed; `None` if it has a record, or
+    /// Returns the server's newest record from before its config entry changed; `None` if it has a current record, or
     /// never had one.
     fn former(&self, server: &Server) -> Option<Book> {
         let (name, way) = identity::identity(server);

@@ -1,20 +1,20 @@
-//! Who asks, and which rules mean them.
+//! Describes the caller, and decides which rules apply to it.
 
 use serde_json::{Map, Value};
 
 use crate::config::{Audience, Matcher};
 use crate::expression::{Arguments, Budget, Values};
 
-/// Who asks. This does not change as long as a client uses one token and one view.
+/// The caller of requests. It stays the same as long as a client uses one token and one view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
-    /// The principal as the audit writes it: `local` for whoever does not prove who it is.
+    /// The principal as the audit writes it: `local` for a caller that does not prove who it is.
     pub(crate) principal: &'a str,
     /// Its name in `host.auth.clients`.
     pub(crate) client: Option<&'a str>,
     /// The issuer and the subject of its token.
     pub(crate) subject: Option<(&'a str, &'a str)>,
-    /// What its token claims.
+    /// The claims of its token.
     pub(crate) claims: Option<&'a Map<String, Value>>,
     /// The scopes of its token.
     pub(crate) scopes: &'a [String],
@@ -23,7 +23,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Reports whether a rule means this caller, as far as it names principals, clients, and views.
+    /// Reports whether a rule applies to this caller, as far as the rule names principals, clients, and views.
     pub(super) fn is_meant(&self, matcher: &Matcher) -> bool {
         let Matcher { principals, clients, views, .. } = matcher;
         principals.as_ref().is_none_or(|all| all.iter().any(|one| self.is(one)))
@@ -47,7 +47,7 @@ impl Caller<'_> {
             hints: [None; 4],
             args: &arguments,
         };
-        // An error counts as the stricter of both, for each request.
+        // A condition that fails counts as the stricter of true and false, for each request.
         when.evaluate(&values, &mut Budget::default()) == Ok(false)
     }
 

@@ -1,4 +1,4 @@
-//! What is asked for: the subject, which a catalog knows, and one request for it.
+//! Describes a request: its subject, which is an entry of a catalog, and what else is known of it.
 
 use crate::config::{Action, Hints, Matcher};
 use crate::glob::is_match;
@@ -7,17 +7,17 @@ use crate::select;
 
 use super::caller::Caller;
 
-/// What kind of thing is asked for.
+/// What kind of thing a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tool,
     Prompt,
     Resource,
-    /// Nothing of a server: it asks the client while no call of it runs.
+    /// Nothing that a server lists: the server asks the client something while no call of the client runs.
     Nothing,
 }
 
-/// What is asked for.
+/// The tool, prompt, or resource that a request is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) kind: Kind,
@@ -29,7 +29,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) server: &'a str,
     /// The tags of the tool, and of its server.
     pub(crate) tags: &'a [String],
-    /// What counts of what is said of the tool.
+    /// The tool's hints, as far as they count.
     pub(crate) hints: &'a Hints,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) action: Action,
     pub(crate) caller: Caller<'a>,
-    /// What the client calls itself, and its version.
+    /// The name and the version that the client states for itself.
     pub(crate) client: (&'a str, Option<&'a str>),
-    /// The arguments that the server will get, by its own names.
+    /// The arguments as the server will get them, with the server's own names.
     pub(crate) arguments: Option<&'a Raw>,
 }
 
-/// Nothing is said.
+/// No hints.
 static UNSAID: Hints =
     Hints { read_only_hint: None, destructive_hint: None, idempotent_hint: None, open_world_hint: None };
 
@@ -69,13 +69,13 @@ impl<'a> Subject<'a> {
         Self { kind: Kind::Resource, ..Self::prompt(exposed, raw, server) }
     }
 
-    /// No listed tool, prompt, or resource: what a server asks.
+    /// No listed tool, prompt, or resource: for requests that come from a server.
     pub(crate) fn of_server(server: &'a str) -> Self {
         Self { kind: Kind::Nothing, ..Self::prompt("", "", server) }
     }
 
-    /// Reports whether what a rule names of tools, prompts, and resources has this, and its actions the action. A rule
-    /// that names none of the three has all of them.
+    /// Reports whether a rule's tools, prompts, and resources include this subject, and its actions include the action.
+    /// A rule that names no tools, prompts, and resources includes all of them.
     pub(super) fn is_named(&self, action: Action, matcher: &Matcher) -> bool {
         let Matcher { tools, prompts, resources, actions, .. } = matcher;
         let acts = actions.as_ref().map_or(!action.is_servers(), |actions| actions.contains(&action));
@@ -147,19 +147,19 @@ impl<'a> CallFacts<'a> {
         self.0.subject.tags
     }
 
-    /// Returns what is said of the tool.
+    /// Returns the tool's hints.
     #[must_use]
     pub fn hints(&self) -> &'a Hints {
         self.0.subject.hints
     }
 
-    /// Returns who asks, as the audit writes it: `local` for a client that does not prove who it is.
+    /// Returns the principal as the audit writes it: `local` for a client that does not prove who it is.
     #[must_use]
     pub fn principal(&self) -> &'a str {
         self.0.caller.principal
     }
 
-    /// Returns what the client's token claims; `None` if it has no such token.
+    /// Returns the claims of the client's token; `None` if it has no such token.
     #[must_use]
     pub fn claims(&self) -> Option<&'a serde_json::Map<String, serde_json::Value>> {
         self.0.caller.claims
@@ -171,7 +171,7 @@ impl<'a> CallFacts<'a> {
         self.0.caller.view
     }
 
-    /// Returns what the client calls itself. Nothing proves it.
+    /// Returns the name that the client states for itself. Nothing proves it.
     #[must_use]
     pub fn client_name(&self) -> &'a str {
         self.0.client.0
@@ -183,7 +183,7 @@ impl<'a> CallFacts<'a> {
         self.0.client.1
     }
 
-    /// Returns the arguments that the server will get, by its own names.
+    /// Returns the arguments as the server will get them, with the server's own names.
     #[must_use]
     pub fn arguments(&self) -> Option<&'a Raw> {
         self.0.arguments

@@ -1,4 +1,4 @@
-//! What holds for one caller: the rules that can match it, and the policy of the embedding program.
+//! The policy for one caller: the rules that can match it, and the policy of the embedding program.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::verdict::Verdict;
 use crate::answered::FieldError;
 use crate::config::{self, Action, Decision};
 
-/// What holds for one caller. Two are equal if they always say the same.
+/// The policy for one caller. Two are equal if they always give the same verdicts.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce {
     /// The rules; `None` if none can match.
@@ -18,16 +18,16 @@ pub(crate) struct InForce {
     program: Option<Arc<dyn Policy>>,
 }
 
-/// What holds for one caller and one subject.
+/// The policy for one caller and one subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     all: InForce,
-    /// What the rules say before any request.
+    /// What the rules say before any request; `None` if they allow every request.
     settled: Option<Settled>,
 }
 
 impl InForce {
-    /// Returns what holds for this caller; `None` if nothing can be denied, asked, or reported.
+    /// Returns the policy for this caller; `None` if no rule can deny, ask about, or report a request.
     pub(crate) fn of(
         policy: &Arc<config::Policy>,
         program: Option<&Arc<dyn Policy>>,
@@ -37,12 +37,12 @@ impl InForce {
         (rules.is_some() || program.is_some()).then(|| Self { rules, program: program.cloned() })
     }
 
-    /// Reports whether a name in no table may be refused.
+    /// Reports whether a request for a name that no catalog lists may be refused.
     pub(crate) fn may_refuse_unlisted(&self) -> bool {
         self.program.is_some() || self.rules.as_ref().is_some_and(Rules::may_refuse_unlisted)
     }
 
-    /// Returns what holds for a subject; `None` if every request for it is allowed.
+    /// Returns the policy for a subject; `None` if every request for it is allowed.
     pub(crate) fn about(&self, action: Action, subject: &Subject<'_>) -> Option<Held> {
         let settled = self.rules.as_ref().map(|rules| rules.settle(action, subject));
         let settled = settled.filter(|settled| settled.hidden || !settled.is_settled());
@@ -59,7 +59,7 @@ impl Held {
     /// Judges one request.
     ///
     /// # Errors
-    /// When a rule looks at arguments that readers may take differently: the mistakes, for the answer.
+    /// Fails if a rule looks at arguments that readers may take differently. The error lists these arguments.
     pub(crate) fn judge(&self, request: &Facts<'_>) -> Result<Verdict, Vec<FieldError>> {
         let said = match (&self.all.rules, &self.settled) {
             (Some(rules), Some(settled)) => rules.judge(settled, request)?,

@@ -1,4 +1,4 @@
-//! Judges one request by the rules that remain for it.
+//! Judges one request by the rules that are not settled before any request (see `Rules::settle`).
 //!
 //! What is checked is what is sent (`docs/hazards.md` H37): where a rule looks at arguments, those that another reader may
 //! take differently are refused.
@@ -14,16 +14,16 @@ use crate::config::{Decision, Matcher, Policy, PolicyMode, Rule};
 use crate::doubled;
 use crate::expression::{Arguments, Budget, Expression, Reads, Values};
 
-/// The most mistakes in arguments that are told.
+/// The most errors in arguments that an answer lists.
 const MOST: usize = 20;
-/// By this name what happens by default is reported.
+/// The name under which the default decision is reported.
 pub(crate) const DEFAULT: &str = "default";
 
 impl Rules {
-    /// Judges one request. `rest` is what was settled of its subject and action.
+    /// Judges one request. `rest` is what [`Rules::settle`] returned for its subject and action.
     ///
     /// # Errors
-    /// When a rule looks at arguments that readers may take differently: the mistakes, for the answer.
+    /// Fails if a rule looks at arguments that readers may take differently. The error lists these arguments.
     pub(crate) fn judge(&self, rest: &Settled, request: &Facts<'_>) -> Result<Verdict, Vec<FieldError>> {
         let mut judging = Judging::new(self, &rest.rest, request)?;
         let mut said = Said::default();
@@ -36,7 +36,7 @@ impl Rules {
         Ok(said.verdict(self))
     }
 
-    /// The rules that match always and those that remain, in the order of the policy.
+    /// Returns the rules that always match and those that remain to be judged, in the order of the policy.
     fn places(&self, rest: &Settled) -> Vec<usize> {
         let mut places: Vec<usize> = rest.always.iter().chain(&*rest.rest).copied().collect();
         places.sort_unstable();
@@ -53,7 +53,7 @@ impl Rules {
 struct Said {
     verdict: Option<Verdict>,
     reported: Vec<(Decision, Arc<str>)>,
-    /// Whether a rule that is only reported said more than what happens by default.
+    /// Whether a rule that is only reported has matched. If so, the default decision is not reported.
     any_reported: bool,
 }
 
@@ -101,7 +101,7 @@ impl Said {
 struct Judging<'a> {
     request: &'a Facts<'a>,
     arguments: Arguments,
-    /// Whether readers may take the arguments differently.
+    /// Whether readers may take the arguments differently, in places that only reported rules look at.
     ambiguous: bool,
     budget: Budget,
 }
@@ -111,7 +111,7 @@ impl<'a> Judging<'a> {
         Self { request, arguments: Arguments::new(request.arguments), ambiguous: false, budget: Budget::default() }
     }
 
-    /// Checks the arguments that these rules look at.
+    /// Prepares a request. Fails if an enforced rule among these looks at ambiguous arguments.
     fn new(rules: &Rules, places: &[usize], request: &'a Facts<'a>) -> Result<Self, Vec<FieldError>> {
         let mut judging = Self::of(request);
         let reading = places.iter().map(|place| rules.rule(*place)).filter(|rule| reads(rule).next().is_some());
@@ -124,11 +124,12 @@ impl<'a> Judging<'a> {
         Ok(judging)
     }
 
-    /// Finds keys that readers may take differently, among the arguments and in those that the rules look at.
+    /// Finds keys that readers may take differently: names of arguments, and keys inside the arguments that the rules
+    /// read.
     fn ambiguities(&self, rules: &[&Rule]) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let expressions: Vec<&Expression> = rules.iter().copied().flat_map(reads).collect();
-        // Arguments that cannot be read fail each of the rules instead.
+        // If the arguments cannot be read, each of these conditions fails instead.
         let Some(members) = self.arguments.members().filter(|_| !expressions.is_empty()) else { return errors };
         let mut names: BTreeSet<String> = BTreeSet::new();
         expressions.iter().for_each(|expression| names.extend(expression.names().iter().cloned()));
@@ -146,7 +147,7 @@ impl<'a> Judging<'a> {
         errors
     }
 
-    /// Reports whether a rule that can match the subject matches the request.
+    /// Reports whether the request matches a rule that can match its subject.
     fn matches(&mut self, rule: &Rule, excepts: bool) -> bool {
         let strict = rule.verdict > Decision::Allow;
         let found = self.part(&rule.matches).unwrap_or(strict);
@@ -190,7 +191,7 @@ impl<'a> Judging<'a> {
         when.evaluate(&values, &mut self.budget)
     }
 
-    /// Says why a rule does not match, or that it does.
+    /// Returns why the rule does not match the request, or `Ok` if it does.
     fn explain(&mut self, rule: &Rule) -> Result<(), String> {
         let (action, subject, caller) = (self.request.action, self.request.subject, self.request.caller);
         let strict = rule.verdict > Decision::Allow;
@@ -215,13 +216,13 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// The conditions of a rule that look at arguments.
+/// Returns the conditions of a rule that look at arguments.
 fn reads(rule: &Rule) -> impl Iterator<Item = &Expression> {
     let parts = std::iter::once(&rule.matches).chain(&rule.unless);
     parts.filter_map(|part| part.when.as_ref()).filter(|when| when.reads().any())
 }
 
-/// Says of each rule of a policy whether it matches the request, and why not.
+/// Returns for each rule of a policy whether it matches the request, and if not, why.
 pub(crate) fn explain(policy: &Policy, request: &Facts<'_>) -> Vec<Result<(), String>> {
     let mut judging = Judging::of(request);
     policy.rules.iter().map(|rule| judging.explain(rule)).collect()

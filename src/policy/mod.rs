@@ -1,7 +1,7 @@
 //! Policy: which requests are allowed, asked about, and denied, by the rules of `host.policy`.
 //!
 //! In: the rules, and who asks (`Caller`); then what is asked for (`Subject`), which is settled once for each entry of
-//! a catalog (`Rules::settle`); then one request (`Facts`). Out: a [`Verdict`]. Most rules are done with before any
+//! a catalog (`Rules::settle`); then one request (`Facts`). Out: a [`Verdict`]. Most rules are decided before any
 //! request: a call is judged only by rules that have a `when` and can match its tool.
 //!
 //! **Invariant:** the strictest verdict of all rules that match counts, whatever their order, and a rule whose `when` fails
@@ -32,10 +32,10 @@ pub use self::trial::Trial;
 pub use self::verdict::Verdict;
 pub use crate::config::{Action, Decision, Proof};
 
-/// One more rule, that the embedding program decides: [`HostBuilder::policy`](crate::HostBuilder).
+/// A further rule, which the embedding program decides: [`HostBuilder::policy`](crate::HostBuilder).
 ///
-/// It is asked of each request that the rules of the config do not deny, on the thread that serves the request: it must
-/// not block. The strictest of its verdict and of theirs counts.
+/// It judges each request that the rules of the config do not deny, on the thread that serves the request, so it must
+/// not block. Of its verdict and theirs, the stricter one counts.
 ///
 /// ```
 /// use mcp_host::policy::{CallFacts, Policy, Verdict};

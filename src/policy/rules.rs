@@ -1,4 +1,4 @@
-//! The rules that can match one caller, and what they say of a subject before any request.
+//! The rules that can match one caller, and their verdict on a subject before any request.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ pub(crate) struct Rules {
 /// A rule that can match the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Live {
-    /// Its place in the policy.
+    /// Its index in the policy.
     pub(super) at: usize,
-    /// Whether its `unless` means the caller, so that it may except a request.
+    /// Whether its `unless` applies to the caller, so that it may except a request.
     pub(super) excepts: bool,
 }
 
-/// What rules say of a subject, for one caller and action, and which of them have to look at each request.
+/// What rules say of a subject, for one caller and action, and which rules have to judge each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// Whether the subject is left out of lists: a rule always denies it, and hides what it denies.
+    /// Whether the subject is left out of lists: it is always denied, and the rule hides what it denies.
     pub(crate) hidden: bool,
-    /// The rules that remain to be judged, by their places among the live ones.
+    /// The rules that remain to be judged, as indices into the live rules.
     pub(crate) rest: Arc<[usize]>,
-    /// The rules that match every such request, likewise.
+    /// The rules that match every such request, as indices into the live rules.
     pub(super) always: Arc<[usize]>,
-    /// Whether nothing is left to do for a request.
+    /// Whether requests need no judging.
     settled: bool,
 }
 
@@ -69,7 +69,7 @@ impl Hash for Rules {
 }
 
 impl Rules {
-    /// Returns the rules for this caller; `None` if nothing can be denied, asked, or reported.
+    /// Returns the rules for this caller; `None` if they can never deny, ask about, or report a request.
     pub(crate) fn of(policy: &Arc<Policy>, caller: &Caller<'_>) -> Option<Self> {
         let live: Vec<Live> =
             policy.rules.iter().enumerate().filter_map(|(at, rule)| live(policy, at, rule, caller)).collect();
@@ -77,7 +77,7 @@ impl Rules {
         (!silent).then(|| Self { policy: policy.clone(), live: live.into() })
     }
 
-    /// Reports whether a name in no table may be refused: some rule, or the default, denies or asks.
+    /// Reports whether a request for an unlisted name may be refused: an enforced rule, or the default, denies or asks.
     pub(crate) fn may_refuse_unlisted(&self) -> bool {
         let enforces = self.policy.mode == PolicyMode::Enforce;
         let refuses = |live: &Live| {
@@ -87,7 +87,7 @@ impl Rules {
         enforces && (self.policy.default > Decision::Allow || self.live.iter().any(refuses))
     }
 
-    /// Returns what can be said of a subject before any request.
+    /// Returns what the rules say of a subject before any request.
     pub(crate) fn settle(&self, action: Action, subject: &Subject<'_>) -> Settled {
         let (mut always, mut rest) = (Vec::new(), Vec::new());
         let mut strictest: Option<Decision> = None;
@@ -104,7 +104,7 @@ impl Rules {
                 }
             }
         }
-        // What cannot change the verdict any more need not be judged; what asks is, for its `proof` and its name.
+        // A rule that cannot change the verdict is dropped. One that asks is kept: its `proof` and its name count.
         rest.retain(|place| {
             let rule = self.rule(*place);
             self.only_reports(rule)
@@ -130,12 +130,12 @@ impl Rules {
         }
     }
 
-    /// Returns the live rule at this place.
+    /// Returns the live rule with this index.
     pub(super) fn rule(&self, place: usize) -> &Rule {
         &self.policy.rules[self.live[place].at]
     }
 
-    /// Reports whether a verdict of the rule is only written down.
+    /// Reports whether the verdict of the rule is only reported, not enforced.
     pub(super) fn only_reports(&self, rule: &Rule) -> bool {
         rule.report || self.policy.mode == PolicyMode::Report
     }
@@ -162,7 +162,7 @@ fn part(matcher: &Matcher, action: Action, subject: &Subject<'_>) -> Match {
     }
 }
 
-/// Likewise for what a rule excepts: that needs no name of an action to mean what servers ask.
+/// Matches the `unless` of a rule. Unlike the rule itself, it applies to requests of servers without naming an action.
 fn part_of_unless(unless: &Matcher, action: Action, subject: &Subject<'_>) -> Match {
     if unless.actions.is_some() {
         return part(unless, action, subject);
@@ -170,9 +170,9 @@ fn part_of_unless(unless: &Matcher, action: Action, subject: &Subject<'_>) -> Ma
     part(&Matcher { actions: Some(vec![action]), ..unless.clone() }, action, subject)
 }
 
-/// Returns a rule if it can match requests of this caller, and can change what becomes of them.
+/// Returns a rule if it can match requests of this caller, and can change their outcome.
 fn live(policy: &Policy, at: usize, rule: &Rule, caller: &Caller<'_>) -> Option<Live> {
-    // What is allowed by default needs no rule that allows it.
+    // If everything is allowed by default, a rule that only allows is not needed.
     let is_needless = rule.verdict == Decision::Allow && policy.default == Decision::Allow && !rule.report;
     if is_needless || !caller.is_meant(&rule.matches) || caller.is_ruled_out(&rule.matches) {
         return None;
@@ -184,7 +184,7 @@ fn live(policy: &Policy, at: usize, rule: &Rule, caller: &Caller<'_>) -> Option<
     Some(Live { at, excepts })
 }
 
-/// Reports whether a part of a rule matches all requests of the callers that it means.
+/// Reports whether a part of a rule matches all requests of the callers to which it applies.
 fn names_only_callers(matcher: &Matcher) -> bool {
     let Matcher { tools, prompts, resources, actions, principals: _, clients: _, views: _, when } = matcher;
     tools.is_none() && prompts.is_none() && resources.is_none() && actions.is_none() && when.is_none()

@@ -49,7 +49,7 @@ fn tool<'a>(exposed: &'a str, hints: &'a Hints) -> Subject<'a> {
     Subject { kind: Kind::Tool, exposed, raw, server, tags: &[], hints }
 }
 
-/// What is said of one request. What is settled must never differ from what is judged.
+/// Judges one request. What `settle` decides must never differ from what `judge` decides.
 fn judged(
     policy: &Arc<config::Policy>,
     caller: Caller<'_>,
@@ -249,7 +249,7 @@ fn a_condition_about_the_caller_alone_rules_out_a_rule_before_any_request() {
     for never in ["view == 'all'", "principal == 'somebody'", "[1, 2].all(x, x > 1 && view == 'review')", "false"] {
         assert!(!live(never), "{never}");
     }
-    // What is true, what fails, and what may depend on the request.
+    // Conditions that are true, that fail, and that may depend on the request.
     for maybe in
         ["view == 'review'", "claims.team == 'db'", "view == 'all' && args.x == 1", "tool == 'x' || view == ''"]
     {
@@ -266,7 +266,7 @@ fn a_condition_that_fails_matches_what_denies_and_asks_and_nothing_else() {
     assert_eq!(call(&of("ask", when), "t", "{}"), (Decision::Ask, by("r")));
     assert_eq!(call(&of("allow", when), "t", "{}"), (Decision::Deny, None));
     assert_eq!(call(&of("allow", when), "t", r#"{"x":1}"#), (Decision::Allow, by("r")));
-    // Of `unless`, likewise: what fails excepts nothing that is denied or asked about, and all that is allowed.
+    // The same for `unless`: one that fails excepts nothing from a deny or an ask, and everything from an allow.
     let unless = r#", "unless": { "when": "args.x == 1" }"#;
     assert_eq!(call(&of("ask", unless), "t", "{}"), (Decision::Ask, by("r")));
     assert_eq!(call(&of("ask", unless), "t", r#"{"x":1}"#), (Decision::Deny, None));
@@ -435,7 +435,8 @@ fn some_rules() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// What is settled first, and for whom, changes no verdict: it is the strictest of the rules that match one by one.
+    /// Settling rules first, and for one caller, changes no verdict: it is the strictest of the rules that match one by
+    /// one.
     #[test]
     fn settling_changes_no_verdict(
         list in some_rules(),

@@ -1,4 +1,4 @@
-//! Tries the rules of a config on a request that somebody describes: for `mcp-host policy`, and for tests of rules.
+//! Tries the rules of a config on a described request: for `mcp-host policy`, and for tests of rules.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ use crate::config::{Audience, Case, Config, Layer as _, PolicyMode, Target};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trial {
-    /// What is said; an error is why the arguments are refused.
+    /// The verdict; an error says why the arguments are refused.
     pub verdict: Result<Verdict, String>,
-    /// Whether clients are not even shown what is asked for.
+    /// Whether the subject of the request is left out of clients' lists.
     pub hidden: bool,
-    /// Each rule, in the order of the config, and why it does not match if it does not.
+    /// Each rule, in the order of the config; an error says why the rule does not match.
     pub rules: Vec<(String, Result<(), String>)>,
 }
 
 impl Trial {
-    /// Tries the rules. They count even if `host.policy.mode` is `report`.
+    /// Tries the rules. They count as enforced even if `host.policy.mode` is `report`.
     #[must_use]
     pub fn of(config: &Config, case: &Case) -> Self {
         let mut policy = config.host.policy.clone();
@@ -67,7 +67,7 @@ impl Trial {
     }
 }
 
-/// Who asks, in the words of the audit.
+/// The caller, as the audit describes it.
 struct Who<'a> {
     principal: String,
     client: Option<&'a str>,
@@ -86,7 +86,7 @@ impl<'a> Who<'a> {
         }
     }
 
-    /// What the token claims: its issuer and its subject, too.
+    /// Returns the claims of the token, including its issuer and its subject.
     fn claims(&self, case: &Case) -> Option<Map<String, Value>> {
         let mut claims = case.claims.clone();
         if let Some((issuer, subject)) = self.subject {
@@ -103,7 +103,7 @@ impl<'a> Who<'a> {
     }
 }
 
-/// What is asked for, with what the config says of it.
+/// The subject of the request, with what the config says of it.
 struct Described<'a> {
     server: &'a str,
     raw: &'a str,

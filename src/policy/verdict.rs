@@ -1,11 +1,11 @@
-//! What is said of one request.
+//! The verdict on one request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Decision, Proof};
 
-/// What is said of one request.
+/// The verdict on one request.
 ///
 /// ```
 /// use mcp_host::policy::{Decision, Verdict};
@@ -16,34 +16,34 @@ use crate::config::{Decision, Proof};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// What becomes of the request.
+    /// Whether the request is sent, a person is asked first, or it is refused.
     pub decision: Decision,
-    /// The rule that decided; of several that ask, all their names with commas between. `None` if no rule matched.
+    /// The rule that decided; if several rules ask, all their names with commas between. `None` if no rule matched.
     pub rule: Option<Arc<str>>,
-    /// Whether a rule, or `host.policy.default`, has decided: not where nothing was said, or all of it is only reported.
+    /// Whether a rule or `host.policy.default` has decided. False if nothing applies, or everything is only reported.
     pub enforced: bool,
-    /// Who must say yes, if a person is asked.
+    /// What counts as a person's yes, if a person is asked.
     pub proof: Proof,
-    /// How long that yes may count; `None` means for this request.
+    /// How long that yes counts; `None` means for this request only.
     pub remember: Option<Duration>,
-    /// What rules said that are only reported, and which.
+    /// The decisions of the rules that are only reported, each with the rule's name.
     pub reported: Vec<(Decision, Arc<str>)>,
 }
 
 impl Verdict {
-    /// The request is sent, unless another rule says otherwise.
+    /// Returns a verdict by which the request is sent, unless another rule says otherwise.
     #[must_use]
     pub fn allow() -> Self {
         Self::default()
     }
 
-    /// A person is asked first, by the rule of this name.
+    /// Returns a verdict by which the rule with this name asks a person first.
     #[must_use]
     pub fn ask(rule: &str) -> Self {
         Self { decision: Decision::Ask, rule: Some(rule.into()), enforced: true, ..Self::default() }
     }
 
-    /// The request is refused, by the rule of this name.
+    /// Returns a verdict by which the rule with this name refuses the request.
     #[must_use]
     pub fn deny(rule: &str) -> Self {
         Self { decision: Decision::Deny, rule: Some(rule.into()), enforced: true, ..Self::default() }
@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// Joins the names of rules. No name has a comma, so what is joined is the name of no rule.
+/// Joins the names of rules with commas. No rule's name contains a comma, so the joined text is no rule's name.
 fn joined(one: Option<&str>, other: Option<&str>) -> Option<Arc<str>> {
     match (one, other) {
         (Some(one), Some(other)) if one != other => Some(format!("{one}, {other}").into()),

@@ -1,4 +1,4 @@
-//! No sandbox outside of Linux, or without the feature `sandbox`.
+//! The replacement for `linux` on other systems, or without the feature `sandbox`: there is no sandbox.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ const WHY: &str = if cfg!(target_os = "linux") {
     "there is a sandbox on Linux only"
 };
 
-/// No server has a way out of a sandbox.
+/// A type without values, because no sandbox has a door here.
 #[derive(Debug)]
 pub(crate) enum Door {}
 
 impl Door {
-    /// Serves nobody.
+    /// Never called, because there is no value of this type.
     pub(crate) async fn serve(self: Arc<Self>, _: Arc<str>, _: Arc<ServerCounts>, _: CancellationToken) {
         match *self {}
     }
 }
 
-/// Nothing here is a launcher.
+/// Does nothing: this process is never a launcher here.
 #[cfg(unix)]
 pub(super) fn become_server(_: impl Iterator<Item = std::ffi::OsString>) {}
 
-/// Nothing here can refuse system calls.
+/// Does nothing: system calls cannot be refused here.
 #[cfg(all(unix, feature = "script"))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
 pub(super) fn confine_script() -> std::io::Result<()> {
@@ -69,12 +69,12 @@ pub(super) fn learned(_: &Sandbox, _: impl IntoIterator<Item = Touched>) -> Resu
     Err(WHY.to_owned())
 }
 
-/// Nothing is refused here.
+/// Returns nothing: no system calls are refused here.
 pub(super) fn refused_calls() -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// Starts the server as it is: its entry says `weak`.
+/// Starts the server without a sandbox, which its entry allows by `weak`.
 pub(super) fn start(stdio: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Ready, Error> {
     Ok(Ready::plain(Stdio { sandbox: None, ..stdio }))
 }

@@ -1,4 +1,4 @@
-//! What a server did while it was watched without a sandbox, and which of that each level would refuse.
+//! What a server did while it was watched without a sandbox, and which of these accesses each level would refuse.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Touched {
-    /// It opened the file or folder to read, or ran the program.
+    /// It opened the file or folder for reading, or ran the program.
     Read(PathBuf),
-    /// It opened the file to write, or changed it in place.
+    /// It opened the file for writing, or changed it in place.
     Write(PathBuf),
-    /// It made, moved, or removed what has this name.
+    /// It created, moved, or removed a file or folder with this name.
     Name(PathBuf),
 }
 
@@ -26,7 +26,8 @@ pub struct Needed {
     pub default: bool,
     /// Whether the level `strict` refuses it, unless it is listed.
     pub strict: bool,
-    /// Whether [`Learned::read`] or [`Learned::write`] has it. Keys, HOME, and what is above it have to be listed by hand.
+    /// Whether [`Learned::read`] or [`Learned::write`] lists it. Keys, HOME, and folders above HOME are only listed by
+    /// hand.
     pub listed: bool,
 }
 
@@ -34,9 +35,9 @@ pub struct Needed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Learned {
-    /// What `read` has to list: whole paths, or `~/…`. Three files of one folder are that folder.
+    /// The paths that `read` has to list: absolute, or `~/…`. Three or more files of one folder become that folder.
     pub read: Vec<PathBuf>,
-    /// What `write` has to list.
+    /// The paths that `write` has to list.
     pub write: Vec<PathBuf>,
     /// Each path that a level would have refused.
     pub needed: Vec<Needed>,

@@ -1,4 +1,4 @@
-//! The sandbox of a server's process (`docs/hazards.md` H108): what a level gives on this machine, and how a server
+//! The sandbox of a server's process (`docs/hazards.md` H108): what a level restricts on this machine, and how a server
 //! starts in it.
 //!
 //! In: the command of a server with its `sandbox`. Out: the command that starts it confined, which is this program in a
@@ -26,7 +26,7 @@ use self::linux as on;
 pub(crate) use self::on::Door;
 use crate::config::{Sandbox, Stdio};
 
-/// The argument that turns a program into the launcher of a confined server.
+/// The argument with which a program becomes the launcher of a confined server.
 #[cfg(unix)]
 pub(crate) const ARGUMENT: &str = "__confine";
 
@@ -40,7 +40,7 @@ static CAN: AtomicBool = AtomicBool::new(false);
 )]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// This machine, or this program, cannot give the level.
+    /// This machine, or this build, cannot provide the level.
     #[error(
         "this machine cannot give sandbox {level:?}: {}; write `weak = true` in its `sandbox` to take what there is, or {level:?} becomes \"off\"",
         .lacks.join(", ")
@@ -61,28 +61,28 @@ pub(crate) enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
-    /// There is no strace to watch it.
+    /// strace, with which the server would be watched, is not installed.
     #[error(
         "there is no strace (the program `strace`, in the package `strace`), so the server cannot be watched; install it"
     )]
     Unwatched,
-    /// What each level grants cannot be noted.
-    #[error("what each level grants cannot be noted in {path}: {why}; make its folder writable")]
+    /// The grants of each level cannot be recorded.
+    #[error("what each level grants cannot be written to {path}: {why}; make its folder writable")]
     Note {
         /// The file.
         path: String,
         /// The system's reason.
         why: String,
     },
-    /// The way out to its hosts cannot be made.
-    #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
+    /// The door to the server's hosts cannot be created.
+    #[error("the socket of its network proxy cannot be made in {path}: {why}; make it writable")]
     Door {
         /// The folder.
         path: String,
         /// The system's reason.
         why: String,
     },
-    /// That its package was fetched cannot be noted.
+    /// It cannot be recorded that the server's package was fetched.
     #[error("its package is fetched, but {path} cannot be written: {why}; make its folder writable")]
     Mark {
         /// The file.
@@ -90,7 +90,7 @@ pub(crate) enum Error {
         /// The system's reason.
         why: String,
     },
-    /// The folder with its own HOME cannot be made.
+    /// The folder with the server's own HOME cannot be created.
     #[error("the folder for its own HOME, {path}, cannot be made: {why}; make it writable")]
     Home {
         /// The folder.
@@ -100,34 +100,34 @@ pub(crate) enum Error {
     },
 }
 
-/// The command that starts a server as its entry says, and the way out of its sandbox.
+/// The command that starts a server as its entry says, and the door of its sandbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) stdio: Stdio,
     /// Serves the server's connections to the hosts that its entry lists; `None` if it lists none.
     pub(crate) door: Option<Arc<Door>>,
-    /// What has to be done once, before the server starts for the first time.
+    /// What has to be run once, before the first start of the server.
     pub(crate) first: Option<First>,
 }
 
-/// What fetches the package of a server.
+/// The command that fetches a server's package.
 #[derive(Clone, Debug)]
 pub(crate) struct First {
     pub(crate) stdio: Stdio,
     pub(crate) door: Option<Arc<Door>>,
-    /// The file that says that it was done.
+    /// The file that records that this was done.
     mark: PathBuf,
 }
 
 impl Ready {
-    /// Returns a command that starts as it is.
+    /// Returns a command that starts without a sandbox.
     pub(crate) fn plain(stdio: Stdio) -> Self {
         Self { stdio, door: None, first: None }
     }
 }
 
 impl First {
-    /// Notes that it was done. Writes a file, so it must not run on a runtime's thread.
+    /// Records that the package was fetched. Writes a file, so it must not run on a runtime's thread.
     pub(crate) fn done(&self) -> Result<(), Error> {
         let wrong =
             |error: std::io::Error| Error::Mark { path: self.mark.display().to_string(), why: error.to_string() };
@@ -135,7 +135,7 @@ impl First {
     }
 }
 
-/// Notes that this program can be a launcher.
+/// Records that this program can be a launcher.
 #[cfg(unix)]
 pub(crate) fn may_launch() {
     CAN.store(true, Ordering::Relaxed);
@@ -151,17 +151,17 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
     on::become_server(arguments);
 }
 
-/// Leaves this process, which is that of a script, the system calls that it needs, as far as the machine can.
+/// Restricts this process, which runs a script, to the system calls that it needs, as far as the machine can.
 ///
 /// # Errors
-/// When the machine can, and the others are not refused all the same.
+/// Fails if the machine can refuse the other calls, but that did not succeed.
 #[cfg(all(unix, feature = "script"))]
 pub(crate) fn confine_script() -> std::io::Result<()> {
     on::confine_script()
 }
 
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
-/// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
+/// host's state directory. Reads files and creates folders, so it must not run on a runtime's thread.
 pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
     let Some(sandbox) = stdio.sandbox.clone() else { return Ok(Ready::plain(stdio)) };
     if !sandbox.is_on() {
@@ -174,8 +174,8 @@ pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> 
     on::watched(on::start(stdio, &sandbox, state)?, &sandbox)
 }
 
-/// Says in words what keeps the server's process, as far as it is known without trying it; `None` if nothing does, because
-/// nothing is to. `has_state` says whether the host has a folder for what it keeps.
+/// Describes what restricts the server's process, as far as that is known without a test; `None` if the sandbox is off.
+/// `has_state` says whether mcp-host has a state directory.
 pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
     if !sandbox.is_on() {
         return None;
@@ -194,18 +194,18 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
 }
 
 impl Sandbox {
-    /// Returns what the sandbox needs and this machine lacks, one sentence each. `has_state` says whether the host has a
-    /// state directory. It may run bubblewrap once, which takes some milliseconds.
+    /// Returns what the sandbox needs but this machine lacks, one sentence each. `has_state` says whether mcp-host has
+    /// a state directory. May run bubblewrap once, which takes some milliseconds.
     #[must_use]
     pub fn lacks(&self, has_state: bool) -> Vec<String> {
         if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
     }
 
-    /// Returns what a server has to be given so that it can do what it did while [`traced`](Sandbox::traced) without a sandbox.
-    /// Reads files, so it must not run on a runtime's thread.
+    /// Returns what a server has to be granted so that it can do what it did while [`traced`](Sandbox::traced) without
+    /// a sandbox. Reads files, so it must not run on a runtime's thread.
     ///
     /// # Errors
-    /// Says why that cannot be told, in one line.
+    /// Fails if that cannot be determined; the error says why, in one line.
     pub fn learned(&self, touched: impl IntoIterator<Item = Touched>) -> Result<Learned, String> {
         on::learned(self, touched)
     }

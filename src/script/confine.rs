@@ -1,25 +1,25 @@
-//! Takes from the process of a script what a script does not need: files, other processes, time, memory, system calls.
+//! Takes from a script's process what the script does not need: files, other processes, time, memory, system calls.
 //!
-//! JavaScript as `engine.rs` runs it reaches none of that anyway. These are the bounds for an error in the engine itself.
-//! **Invariant:** a limit that cannot be set ends the process before the script begins, but for the number of processes,
-//! which the superuser is free of, and system calls on a machine that cannot refuse them.
+//! JavaScript as `engine.rs` runs it cannot reach any of these anyway. The limits are for errors in the engine itself.
+//! **Invariant:** if a limit cannot be set, the process exits before the script begins. There are two exceptions: the
+//! number of processes, which does not restrict root, and system calls on a machine that cannot refuse them.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// How much address space there is beside the objects of the script: for answers on their way, and for the stack.
+/// The address space besides the objects of the script: for answers in transit, and for the stack.
 const BESIDE: u64 = 64 << 20;
 
-/// Makes the process the last to get time, and the first to go where memory is short.
+/// Makes the process the last to get processor time, and the first to be killed when memory is short.
 pub(super) fn at_once() {
     let _ = rustix::process::nice(19);
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Sets the limits for good.
+/// Sets the limits permanently.
 pub(super) fn to(memory: usize, cpu: Duration) -> io::Result<()> {
     let used = address_space();
     let limit = |resource: Resource, most: u64| {
@@ -29,11 +29,11 @@ pub(super) fn to(memory: usize, cpu: Duration) -> io::Result<()> {
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     let _ = limit(Resource::Nproc, 0);
-    // The engine looks at the time itself; this is for what it does in one step, and counts whole seconds.
+    // The engine checks the time itself; this limit is for what it does in one step, and counts whole seconds.
     let seconds = cpu.as_secs() + 2;
     setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
     if let Some(used) = used {
-        // An answer is there as text and as objects for a moment.
+        // An answer exists for a moment both as text and as objects.
         limit(Resource::As, used + 3 * memory as u64 + BESIDE)?;
     }
     limit(Resource::Nofile, 0)?;
@@ -42,7 +42,7 @@ pub(super) fn to(memory: usize, cpu: Duration) -> io::Result<()> {
     crate::sandbox::confine_script()
 }
 
-/// Returns how much address space the process has; `None` where that is not known, or not limited.
+/// Returns how much address space the process uses; `None` where that is not known, or not limited.
 #[cfg(target_os = "linux")]
 fn address_space() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,8 +1,8 @@
 //! Runs a script by QuickJS: no modules, no timers, no files, no network; only calls of tools.
 //!
-//! In: a script, and the answers to its calls. Out: its calls, its log, its end. A call leaves at once, and the script goes
-//! on until it has nothing to do but wait. **Invariant:** whatever a script does, it ends: by itself, by a limit, or because
-//! it waits for what nothing brings about.
+//! In: a script, and the answers to its calls. Out: its calls, its log, its result or error. A call is sent at once,
+//! and the script continues until it can only wait. **Invariant:** every script ends, whatever it does: by itself, by a
+//! limit, or because it waits for something that can never happen.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 
 use super::{Fault, Limit, Reply, Said, Start};
 
-/// What there is around a script.
+/// What surrounds a script: the receiver of its messages, and the source of answers.
 pub(super) trait Outside {
-    /// Says something. Returns false if nobody hears it.
+    /// Sends a message. Returns false if the host is gone.
     fn say(&mut self, said: &Said) -> bool;
 
     /// Waits for the next answer; `None` if there will be none.
@@ -36,7 +36,7 @@ pub(super) fn run(start: &Start, outside: impl Outside + 'static) {
     outside.borrow_mut().say(&last);
 }
 
-/// Returns the last thing to say; `None` if nobody is there to hear it.
+/// Runs the script, and returns its last message; `None` if the host is gone.
 fn evaluate<O: Outside + 'static>(start: &Start, outside: &Rc<RefCell<O>>) -> Option<Said> {
     let over = Rc::new(Cell::new(None));
     let made = Runtime::new().and_then(|runtime| Context::full(&runtime).map(|context| (runtime, context)));
@@ -60,7 +60,8 @@ fn evaluate<O: Outside + 'static>(start: &Start, outside: &Rc<RefCell<O>>) -> Op
             match runtime.execute_pending_job() {
                 Ok(true) if world.over.get().is_none() => {}
                 Ok(false) if world.over.get().is_none() => break,
-                // What a script throws becomes a rejected promise. No job fails but for want of memory or time.
+                // An exception of the script becomes a rejected promise. A job itself fails only for lack of memory or
+                // time.
                 Ok(_) | Err(_) => return Some(limited(world.over.get().unwrap_or(Limit::Memory))),
             }
         }
@@ -76,7 +77,7 @@ fn evaluate<O: Outside + 'static>(start: &Start, outside: &Rc<RefCell<O>>) -> Op
     }
 }
 
-/// How long this process has computed.
+/// Returns the processor time that this process has used.
 fn computed() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -86,16 +87,16 @@ fn limited(limit: Limit) -> Said {
     Said::Failed(Fault { limit: Some(limit), ..Fault::default() })
 }
 
-/// A script that runs.
+/// A running script.
 struct World<'a, O> {
     outside: &'a Rc<RefCell<O>>,
-    /// The limit that ended it.
+    /// The limit that ended the script, if one did.
     over: Rc<Cell<Option<Limit>>>,
-    /// How many of its calls have no answer.
+    /// The number of its calls without an answer.
     open: Rc<Cell<usize>>,
 }
 
-/// A script that has begun, and what its prelude has made for the engine.
+/// A script that has begun, and what its prelude created for the engine.
 struct Script {
     promise: Persistent<Promise<'static>>,
     settle: Persistent<Function<'static>>,
@@ -107,7 +108,7 @@ impl<O: Outside + 'static> World<'_, O> {
     /// Begins the script.
     ///
     /// # Errors
-    /// With the last thing to say, if it cannot begin.
+    /// Fails if the script cannot begin. The error is its last message.
     fn begin(&self, ctx: &Ctx<'_>, start: &Start) -> Result<Script, Box<Said>> {
         let prepared = self.prepare(ctx, start).and_then(|tools| {
             let of = |name: &str| tools.get::<_, Function<'_>>(name);
@@ -118,7 +119,7 @@ impl<O: Outside + 'static> World<'_, O> {
         };
         let mut options = EvalOptions::default();
         (options.strict, options.filename) = (false, Some("script".to_owned()));
-        // On one line with its beginning, so that the lines of errors are those of the script.
+        // The script starts on the first line of the body, so that line numbers in errors are those of the script.
         let body = format!("(async () => {{{}\n}})()", start.script);
         let promise: Promise<'_> = match ctx.eval_with_options(body, options) {
             Ok(promise) => promise,
@@ -132,7 +133,7 @@ impl<O: Outside + 'static> World<'_, O> {
         })
     }
 
-    /// Checks whether the script has ended. Returns the last thing to say then.
+    /// Checks whether the script has ended. If so, returns its last message.
     fn look(&self, ctx: &Ctx<'_>, script: &Script, start: &Start) -> Option<Said> {
         let promise = script.promise.clone().restore(ctx).ok()?;
         let fault = script.fault.clone().restore(ctx).ok()?;
@@ -160,14 +161,14 @@ impl<O: Outside + 'static> World<'_, O> {
         }
     }
 
-    /// Gives the script the answer to a call. Returns false if it has no memory for that.
+    /// Passes the answer to a call to the script. Returns false if there is not enough memory for that.
     fn settle(&self, ctx: &Ctx<'_>, script: &Script, reply: &Reply) -> bool {
         self.open.set(self.open.get().saturating_sub(1));
         let settle = script.settle.clone().restore(ctx);
         settle.and_then(|settle| settle.call::<_, ()>((reply.id, reply.ok, reply.value.get()))).is_ok()
     }
 
-    /// Makes the world of the script. Returns what its prelude returns.
+    /// Creates the global environment of the script. Returns what the prelude returns.
     fn prepare<'js>(&self, ctx: &Ctx<'js>, start: &Start) -> rquickjs::Result<Object<'js>> {
         let (outside, open, over) = (self.outside.clone(), self.open.clone(), self.over.clone());
         let send = Function::new(ctx.clone(), move |id: u32, name: String, arguments: String| {
@@ -175,7 +176,7 @@ impl<O: Outside + 'static> World<'_, O> {
             let Ok(arguments) = RawValue::from_string(arguments) else { return };
             open.set(open.get() + 1);
             if !outside.borrow_mut().say(&Said::Call { id, name, arguments }) {
-                // Nobody is there any more: whatever the script does is in vain.
+                // The host is gone, so the script need not continue.
                 over.set(Some(Limit::Cpu));
             }
         })?;
@@ -189,14 +190,14 @@ impl<O: Outside + 'static> World<'_, O> {
         prelude.call((send, print, start.input.get(), start.arguments, start.output))
     }
 
-    /// Says why the script failed with the exception that is pending.
+    /// Describes the pending exception, with which the script failed.
     fn fault<'js>(&self, ctx: &Ctx<'js>, describe: &Function<'js>) -> Fault {
         let error = ctx.catch();
         let said = match self.over.get() {
             None => describe.call::<_, String>((error,)).ok(),
             Some(_) => None,
         };
-        // Without memory or time, it cannot be said.
+        // Without memory or time, the exception cannot be described.
         let unsaid = || Fault { limit: self.over.get().or(Some(Limit::Memory)), ..Fault::default() };
         said.and_then(|said| serde_json::from_str(&said).ok()).unwrap_or_else(unsaid)
     }

@@ -1,15 +1,15 @@
-//! The frames of a script's pipes: the length of a JSON text in four bytes, lowest first, then the text.
+//! The frames on a script's pipes: the length of a JSON text in four bytes, lowest first, then the text.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use serde::Serialize;
 
-/// How many bytes the length has.
+/// The number of bytes of the length.
 pub(crate) const HEAD: usize = 4;
 
 /// Writes a frame.
 ///
 /// # Errors
-/// When the text has more than 4 GiB, or the value is none that JSON can represent.
+/// Fails if the text has more than 4 GiB, or JSON cannot represent the value.
 pub(crate) fn framed<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let mut frame = vec![0; HEAD];
     serde_json::to_writer(&mut frame, value)?;
@@ -18,12 +18,12 @@ pub(crate) fn framed<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Err
     Ok(frame)
 }
 
-/// Finds frames in bytes that come in pieces.
+/// Finds frames in bytes that arrive in pieces.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// What has come and is no whole frame yet.
+    /// Bytes that have arrived but do not form a whole frame yet.
     pub(crate) buffer: BytesMut,
-    /// How many bytes a text may have.
+    /// The most bytes that a text may have.
     most: usize,
 }
 
@@ -36,7 +36,7 @@ impl Frames {
         Self { buffer: BytesMut::new(), most }
     }
 
-    /// Takes the text of the next frame out; `None` if it is not whole yet.
+    /// Removes the next frame and returns its text; `None` if it is not complete yet.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         let Some(head) = self.buffer.first_chunk::<HEAD>() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;

@@ -1,10 +1,10 @@
-//! Runs one script in a process of its own: the side of that process (`host.catalog.mode = "code"`).
+//! Runs one script in its own process (`host.catalog.mode = "code"`). This is the code of that process.
 //!
-//! In: a script, its input, and its limits; then the answers to its calls. Out: its calls, its log, and how it ended. All of
-//! that goes through two pipes, as frames (`frame.rs`). The process is this program in a hidden mode; `confine.rs` takes from
-//! it what a script does not need, and `engine.rs` runs the script. The router starts it and makes the calls
-//! (`router/scripts`). **Invariant:** nothing here decides what a script may call, and nobody believes this process: it runs
-//! what a model wrote.
+//! In: a script, its input, and its limits; then the answers to its calls. Out: its calls, its log, and how it ended.
+//! All of this passes through two pipes, as frames (`frame.rs`). The process is this program in a hidden mode.
+//! `confine.rs` takes from it what a script does not need, and `engine.rs` runs the script. The router starts the
+//! process and makes the calls (`router/scripts`). **Invariant:** nothing here decides what a script may call, and
+//! nobody trusts this process: it runs what a model wrote.
 
 mod confine;
 mod engine;
@@ -18,37 +18,37 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::frame::{Frames, HEAD, framed};
 
-/// The argument that turns a program into the process of a script.
+/// The argument with which a program becomes the process of a script.
 pub(crate) const ARGUMENT: &str = "__script";
 
-/// What the process begins with.
+/// The first message to the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) script: String,
     pub(crate) input: Box<RawValue>,
-    /// How many bytes its objects may have.
+    /// The most bytes that the script's objects may have.
     pub(crate) memory: usize,
-    /// How long it may compute.
+    /// The most processor time that the script may use.
     pub(crate) cpu: Duration,
-    /// How many bytes it may return.
+    /// The most bytes that the script may return.
     pub(crate) output: usize,
-    /// How many characters the arguments of a call may have, as JSON.
+    /// The most characters that the arguments of a call may have, as JSON.
     pub(crate) arguments: usize,
 }
 
-/// What the process says.
+/// A message from the process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Said {
-    /// It calls a tool.
+    /// The script calls a tool.
     Call { id: u32, name: String, arguments: Box<RawValue> },
-    /// A line of its log.
+    /// A line of the script's log.
     Log(String),
-    /// It has returned a value. This is the last thing that it says.
+    /// The script has returned a value. This is the last message.
     Returned(Box<RawValue>),
-    /// It has returned a value of so many bytes, which are too many. This is the last thing that it says.
+    /// The script has returned a value of this many bytes, which are too many. This is the last message.
     Long(usize),
-    /// It has failed. This is the last thing that it says.
+    /// The script has failed. This is the last message.
     Failed(Fault),
 }
 
@@ -56,18 +56,18 @@ pub(crate) enum Said {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fault {
-    /// The limit that it reached, if that is why.
+    /// The limit that the script reached, if that is the reason.
     pub(crate) limit: Option<Limit>,
     /// The name of the error, such as `TypeError`.
     pub(crate) name: String,
-    /// The kind of a call's failure.
+    /// The kind of failure, if a call failed.
     pub(crate) kind: Option<String>,
     pub(crate) text: String,
-    /// The line of the script, from 1.
+    /// The line of the script, counted from 1.
     pub(crate) line: Option<u32>,
 }
 
-/// A limit that the process itself notices.
+/// A limit that the process itself checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limit {
@@ -79,12 +79,12 @@ pub(crate) enum Limit {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) id: u32,
-    /// Whether the call has a value, or an error with `kind`, `tool` and `text`.
+    /// Whether the call returned a value. If not, there is an error with `kind`, `tool` and `text`.
     pub(crate) ok: bool,
     pub(crate) value: Box<RawValue>,
 }
 
-/// Lives as the process of a script: reads it, runs it, says how it ended.
+/// Runs as the process of a script: reads the script, runs it, reports how it ended.
 pub(crate) fn live() {
     let mut host = Host { input: std::io::stdin().lock(), output: std::io::stdout().lock() };
     confine::at_once();

@@ -1,9 +1,10 @@
-//! Marks of the sessions that ended for good: by DELETE, because their client may no longer come in, or because it did not
-//! read. Their ids still open, so the marks say which of them are worth nothing.
+//! Marks of the sessions that ended for good: by DELETE, because their client is no longer admitted, or because it did
+//! not read. Their ids can still be decrypted, so the marks are needed to refuse them.
 //!
-//! The last [`MOST`] are kept, in memory and in a file of lines that is appended to in the background, once a second at most. A
-//! mark keeps to the protocol and guards nothing: who can use the id of an ended session can open another one just as well. So the oldest
-//! marks may be forgotten, and the file is not synced: a mark that was not written when the machine lost power is lost.
+//! The last [`MOST`] marks are kept, in memory and in a file of lines, which is appended to in the background, at most
+//! once a second. Marks serve the protocol, not security: a client that can use the id of an ended session can open a
+//! new session just as well. So the oldest marks may be forgotten, and the file is not synced: a mark is lost if the
+//! machine loses power before it is written.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::keep;
 use crate::lock::lock;
 
-/// What tells sessions apart, whatever their principal: the first random bytes in an id.
+/// Identifies a session, whatever its principal: the first random bytes of its id.
 pub(crate) type Serial = u64;
 
 /// The marks of all doors of a host.
@@ -27,14 +28,14 @@ pub(super) struct Marks {
     path: Option<PathBuf>,
     state: Mutex<State>,
     tasks: TaskTracker,
-    /// Cancelled when the host ends: nothing waits any more before it is written.
+    /// Cancelled when the host shuts down: from then on, marks are written without a delay.
     hurry: CancellationToken,
 }
 
 #[derive(Default)]
 struct State {
     ended: HashSet<Serial>,
-    /// The same sessions, as they ended.
+    /// The same sessions, in the order in which they ended.
     order: VecDeque<Serial>,
     /// Lines that are not in the file yet.
     unwritten: String,
@@ -61,7 +62,7 @@ impl Marks {
         self.state().ended.contains(&serial)
     }
 
-    /// Adds a mark. Outside of an async runtime, writes it at once.
+    /// Adds a mark. Writes it at once if there is no async runtime.
     pub(super) fn add(marks: &Arc<Self>, serial: Serial, began: u64, oldest: u64) {
         {
             let mut state = marks.state();
@@ -116,7 +117,7 @@ impl Marks {
         self.tasks.wait().await;
     }
 
-    /// Writes what is to be written. Returns false if that is nothing: the writer then ends. Blocks.
+    /// Writes the lines that are waiting. Returns false if there are none, and the writer ends. Blocks.
     fn write(&self, oldest: u64) -> bool {
         let (lines, count) = {
             let mut state = self.state();
@@ -140,7 +141,7 @@ impl Marks {
 }
 
 impl State {
-    /// Returns false if the session was marked before.
+    /// Adds a serial. Returns false if it was marked before.
     fn insert(&mut self, serial: Serial) -> bool {
         if !self.ended.insert(serial) {
             return false;
@@ -159,7 +160,7 @@ fn line(serial: Serial, began: u64) -> String {
     format!("{serial:016x} {began:x}\n")
 }
 
-/// Returns the marks that a text has. A line that a killed process left half is passed over.
+/// Returns the marks in a text. Skips an incomplete line that a killed process has left.
 fn marks_in(text: &str) -> impl DoubleEndedIterator<Item = (Serial, u64)> {
     text.lines().filter_map(|line| {
         let (serial, began) = line.split_once(' ').filter(|(serial, _)| serial.len() == 16)?;
@@ -167,8 +168,8 @@ fn marks_in(text: &str) -> impl DoubleEndedIterator<Item = (Serial, u64)> {
     })
 }
 
-/// Appends lines to the file. If `oldest` is given, then removes all but the last marks of sessions that began since, and
-/// returns how many lines there are. Blocks.
+/// Appends lines to the file. If `oldest` is given, also removes all but the last marks of sessions that began since
+/// then, and returns the number of lines. Blocks.
 fn append(path: &Path, lines: &str, oldest: Option<u64>) -> io::Result<Option<usize>> {
     let folder = path.parent().unwrap_or(Path::new("."));
     keep::make_folder(folder)?;

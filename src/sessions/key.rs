@@ -1,5 +1,5 @@
-//! The file with the key that seals ids of sessions. The first daemon that needs it makes it; whoever can read it, and is the
-//! same principal, can make and open such ids, so only the user can read it.
+//! The file with the key that seals session ids. The first daemon that needs the key creates it. Anyone who can read
+//! the key, and is the same principal, can create and open such ids, so only the user may read the file.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use crate::seal::{MasterKey, fresh_key};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Stored {
-    /// The key, as hexadecimal digits. It is missing only until the file is first written.
+    /// The key, as hexadecimal digits. It is missing only before the file is first written.
     key: Option<String>,
 }
 
 const VERSION: u32 = 1;
 
-/// Reads the key in this state directory; makes one if there is none. Blocks.
+/// Reads the key in this state directory, or creates one. Blocks.
 ///
 /// # Errors
-/// With a line that names the file and says what to do.
+/// Fails with a line that names the file and says what to do.
 pub(super) fn read_or_make(folder: &Path) -> Result<MasterKey, String> {
     let keep = Keep::new(folder.join("session-key.json"), VERSION);
     let path = keep.path().display().to_string();
@@ -37,7 +37,7 @@ pub(super) fn read_or_make(folder: &Path) -> Result<MasterKey, String> {
         warn_if_open(keep.path());
         return Ok(key);
     }
-    // Another daemon may be making one: whoever holds the lock first does.
+    // Another daemon may be creating the key: the first one to hold the lock does.
     let made = keep.revise(|state: &mut Stored| match &state.key {
         Some(key) => (Ok(key_of(key)), false),
         None => match fresh_key() {
@@ -60,7 +60,7 @@ fn key_of(text: &str) -> Option<MasterKey> {
     hex::decode(text.as_bytes(), key.as_mut_slice()).map(|()| key)
 }
 
-/// Warns if other users can read the key: with the id of a session they still need the credential of its client, but on a
+/// Warns if other users can read the key. To use the id of a session they still need its client's credential, but on a
 /// host without `host.auth` there is none.
 #[cfg(unix)]
 fn warn_if_open(path: &Path) {

@@ -1,10 +1,11 @@
-//! What must outlive a process so that ids of sessions do: the key that seals them, and marks of the sessions that ended
-//! for good. Both lie in the state directory, and all daemons of the user share them.
+//! What must outlive a process so that session ids do: the key that seals them, and marks of the sessions that ended
+//! for good. Both are in the state directory, and all daemons of the user share them.
 //!
-//! Nothing is read before the first session, and no thread of the runtime waits for the disk. Without a state directory,
-//! or if the key cannot be used, a key of this process seals instead, and ids end with it. Start at [`Kept::load`].
+//! Nothing is read before the first session, and no thread of the runtime waits for the disk. Without a state
+//! directory, or if the key cannot be used, a temporary key of this process is used, and ids end with the process.
+//! Start at [`Kept::load`].
 //!
-//! **Invariant:** a key file that cannot be understood is never replaced (`docs/hazards.md` H94).
+//! **Invariant:** an unreadable key file is never replaced (`docs/hazards.md` H94).
 
 mod ended;
 mod key;
@@ -32,9 +33,9 @@ pub(crate) struct Kept {
 /// The seal for ids of sessions.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// `None` if the system has no randomness for a key.
+    /// The seal; `None` if the system has no randomness for a key.
     pub(crate) seal: Option<Seal>,
-    /// Why ids end with this process; `None` if they do not.
+    /// Why ids end with this process; `None` if they outlive it.
     pub(crate) why_short: Option<Box<str>>,
 }
 
@@ -51,7 +52,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Keeps in this state directory; without one, nothing outlives the process.
+    /// Uses this state directory; without one, nothing outlives the process.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         let marks = Arc::new(Marks::new(folder.as_deref()));
         Self { folder, opened: OnceLock::new(), opening: Mutex::default(), marks }
@@ -62,8 +63,8 @@ impl Kept {
         self.opened.get()
     }
 
-    /// Returns the seal. Reads the key, or makes one, on the first call. Of marks, those of sessions that began before
-    /// `oldest` (in seconds since 1970) need not be kept.
+    /// Returns the seal. Reads or creates the key on the first call. Marks of sessions that began before `oldest` (in
+    /// seconds since 1970) need not be kept.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: the next caller reads again.
@@ -89,7 +90,7 @@ impl Kept {
         self.opened.get_or_init(|| opened)
     }
 
-    /// Marks a session as ended for good: its id opens no more. `began` is when it began, in seconds since 1970.
+    /// Marks a session as ended for good, so that its id is refused. `began` is when it began, in seconds since 1970.
     pub(crate) fn end(&self, serial: Serial, began: u64, oldest: u64) {
         Marks::add(&self.marks, serial, began, oldest);
     }
@@ -116,7 +117,7 @@ impl Opened {
         }
     }
 
-    /// Seals with a key of this process.
+    /// Uses a temporary key of this process.
     fn of_process(why: String) -> Self {
         let key: Result<MasterKey, _> = fresh_key();
         let key = key.inspect_err(|error| tracing::error!("no session can be taken up again: {error}"));
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::seal::Purpose;
 
-    /// Seals with one, and opens with the other.
+    /// Seals with one key, and opens with the other.
     async fn passes(from: &Kept, to: &Kept) -> bool {
         let sealed = from.load(0).await.seal.as_ref().unwrap().seal_bytes(Purpose::Session, "ann", b"x").unwrap();
         to.load(0).await.seal.as_ref().unwrap().open_bytes(Purpose::Session, "ann", &sealed).is_ok()
@@ -141,7 +142,7 @@ mod tests {
     async fn h60_daemons_of_one_state_directory_have_one_key() {
         let folder = tempfile::tempdir().unwrap();
         let kept = || Kept::new(Some(folder.path().join("state")));
-        // They start at once: each makes a key, and all use the one that was first.
+        // They start at once: each creates a key, and all use the first one.
         let all: Vec<Arc<Kept>> = (0..8).map(|_| Arc::new(kept())).collect();
         let loads = all.iter().map(|kept| async { kept.load(0).await.why_short.is_none() });
         assert!(futures_util::future::join_all(loads).await.into_iter().all(|lasts| lasts));

@@ -1,4 +1,4 @@
-//! The hash of a folder: the names, the kinds, and the contents of all that is in it.
+//! The hash of a folder: of the names, kinds, and contents of all files in it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -8,18 +8,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex;
 
-/// What a folder hashes to.
+/// The hashes of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hashes {
-    /// Without the files that differ from machine to machine.
+    /// The hash of the files that are equal on all machines.
     pub(crate) tree: String,
-    /// With all files.
+    /// The hash of all files.
     pub(crate) whole: String,
 }
 
-/// The most files of one tree: more is no package.
+/// The most files of one tree. No package has more.
 const MOST: usize = 500_000;
-/// How deep folders are read.
+/// How many levels of folders are read.
 const DEPTH: usize = 100;
 /// Files beside a Python package that name the installer, the machine, or the time.
 const NOTES: [&str; 6] = ["RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json"];
@@ -31,7 +31,7 @@ struct Walk {
     buffer: Vec<u8>,
 }
 
-/// Hashes a folder. Links are not followed: where one leads is what counts. Blocks.
+/// Hashes a folder. Links are not followed: their targets are hashed as text. Blocks.
 pub(crate) fn of(folder: &Path) -> io::Result<Hashes> {
     let mut walk = Walk { tree: Sha256::new(), whole: Sha256::new(), count: 0, buffer: vec![0; 64 * 1024] };
     walk.folder(folder, "", true, 0)?;
@@ -82,7 +82,7 @@ impl Walk {
         }
     }
 
-    /// Adds one entry, with the lengths of its texts, so that no other entries read the same.
+    /// Adds one entry, with the lengths of its texts, so that different entries never hash the same bytes.
     fn add(&mut self, is_common: bool, kind: &str, path: &str, content: &[u8]) {
         let hash = |whole: &mut Sha256| {
             for part in [kind.as_bytes(), path.as_bytes(), content] {
@@ -97,7 +97,7 @@ impl Walk {
     }
 }
 
-/// Reports whether a file differs from machine to machine, though the same lock was installed: compiled Python, scripts
+/// Reports whether a file differs from machine to machine even if the same lock was installed: compiled Python, scripts
 /// that name the interpreter, and notes of the installer.
 fn is_of_machine(path: &str, name: &str) -> bool {
     let is_note = path.ends_with(".dist-info/") && NOTES.contains(&name);

@@ -1,11 +1,11 @@
-//! Locked trees of packages: where they are, whether they are whole, and how a server is started from one.
+//! Locked trees of packages: where they are stored, whether they are intact, and how a server is started from one.
 //!
-//! In: the `package` of a server's entry. Out: the program to start in place of the entry's runner. A tree lies in the
-//! user's store, `$XDG_DATA_HOME/mcp-host/store`, in a folder that the digest of its lock names; `tree.json` beside it says
-//! what it hashes to and how it is started. `install` makes trees, and `upstream` starts servers from them.
+//! In: the `package` of a server's entry. Out: the program to start in place of the entry's runner. A tree is stored in
+//! the user's store, `$XDG_DATA_HOME/mcp-host/store`, in a folder named by the digest of its lock. `tree.json` beside
+//! it states its hash and how it is started. `install` creates trees, and `upstream` starts servers from them.
 //!
-//! **Invariant:** a tree that does not hash to what it did when it was made is not started, and neither is the entry's
-//! runner in its place. Nothing here runs a program or asks the network. Start with [`program`].
+//! **Invariant:** a tree whose hash differs from the recorded one is not started, and neither is the entry's runner in
+//! its place. Nothing here runs a program or uses the network. Start with [`program`].
 
 mod hash;
 #[cfg(test)]
@@ -26,13 +26,13 @@ const VERSION: u32 = 1;
 const RECORD: &str = "tree.json";
 /// The folder with the tree.
 const TREE: &str = "tree";
-/// How the names of folders begin in which a tree is made, or of which it is removed.
+/// The prefix of folders in which a tree is being created, or from which it is being removed.
 pub(crate) const NEW: &str = "new-";
 /// The largest `tree.json`.
 const MOST: u64 = 64 * 1024;
 
-/// Starts a program of a Python package: without the working directory and the packages of the system on its path.
-/// Processes that it starts find the tree by PYTHONPATH.
+/// Starts a program of a Python package. The working directory and the system's packages are not on its path. Processes
+/// that it starts find the tree by PYTHONPATH.
 const PYTHON: &str = "\
 import sys
 sys.path = [place for place in sys.path if place]
@@ -56,7 +56,7 @@ pub(crate) enum Error {
     /// There is no store.
     #[error("there is no folder for locked trees: neither HOME nor XDG_DATA_HOME is set")]
     NoStore,
-    /// What is in the store is not what was installed.
+    /// The files in the store are not those that were installed.
     #[error("the installed tree of {spec} differs from its lock: {why}")]
     Changed {
         /// The package.
@@ -72,13 +72,13 @@ pub(crate) enum Error {
         /// The cause.
         why: String,
     },
-    /// The command of the entry starts something else than its package.
+    /// The command of the entry starts something other than its package.
     #[error("its command does not start {0}, the package that `package` names")]
     Other(String),
 }
 
 impl Error {
-    /// Returns what to do about it at that entry.
+    /// Returns advice on what to do about the error at this entry.
     pub(crate) fn help(&self, entry: &Stdio) -> &'static str {
         let is_bundle = entry.package.as_ref().is_some_and(|package| package.kind == PackageKind::Mcpb);
         match self {
@@ -94,20 +94,20 @@ impl Error {
     }
 }
 
-/// What is known about a tree.
+/// The record of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     version: u32,
     /// The digest of the lock.
     pub(crate) digest: String,
-    /// The hash of what the lock decides: equal wherever the same lock is installed for the same system.
+    /// The hash of what the lock determines: equal wherever the same lock is installed for the same system.
     pub(crate) tree: String,
-    /// The hash of all files, with those that this machine made.
+    /// The hash of all files, including those that were created on this machine.
     pub(crate) whole: String,
     /// How its server is started.
     pub(crate) start: Start,
-    /// Whether its packages ran programs of their own while they were installed.
+    /// Whether its packages ran their own programs during installation.
     #[serde(default)]
     pub(crate) ran_scripts: bool,
 }
@@ -116,13 +116,13 @@ pub(crate) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) enum Start {
-    /// A script that Node.js runs, by its path in the tree.
+    /// Node.js runs this script, a path in the tree.
     Node { script: String },
-    /// A file in the tree that runs by itself.
+    /// This executable file in the tree is run.
     File { file: String },
-    /// The command of the entry, whose files are in the tree.
+    /// The command of the entry is run. Its files are in the tree.
     AsWritten,
-    /// A function of a Python module.
+    /// Python calls this function of a module.
     Python { interpreter: String, module: String, function: String, name: String },
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Store {
 impl Store {
     /// Returns the store of this user.
     pub(crate) fn of_user() -> Result<Self, Error> {
-        // Relative paths are ignored: the owner of the working directory would decide what is there.
+        // Relative paths are ignored: their content would depend on the owner of the working directory.
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let data = variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
         data.map(|data| Self { folder: data.join("mcp-host/store") }).ok_or(Error::NoStore)
@@ -158,17 +158,17 @@ impl Store {
         &self.folder
     }
 
-    /// Returns the file that is locked while a tree comes or goes.
+    /// Returns the file that is locked while a tree is added or removed.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.folder.join("store.lock")
     }
 
-    /// Returns the place of a package's tree; `None` if its tree is not locked.
+    /// Returns the path of a package's tree; `None` if the package has no locked tree.
     pub(crate) fn place(&self, package: &Package) -> Option<Place> {
         Some(Place { folder: self.folder.join(package.kind.word()).join(folder_name(package)?) })
     }
 
-    /// Finds a package's tree, without a look at its files.
+    /// Finds a package's tree without checking its files.
     fn find(&self, package: &Package) -> Result<(Place, Record), Error> {
         let spec = package.spec();
         let place = self.place(package).ok_or_else(|| Error::Missing(spec.clone()))?;
@@ -206,7 +206,7 @@ impl Place {
         self.folder.join("configs.json")
     }
 
-    /// Reads what is known about the tree. Blocks.
+    /// Reads the record of the tree. Blocks.
     pub(crate) fn record(&self) -> io::Result<Record> {
         let text = text(&self.record_file(), MOST)?;
         let record: Record = serde_json::from_str(&text).map_err(io::Error::other)?;
@@ -216,7 +216,7 @@ impl Place {
         Ok(record)
     }
 
-    /// Reads what is known about the tree, and hashes its files. Returns `None` if they are not those that were
+    /// Reads the record of the tree, and hashes its files. Returns `None` if they are not the files that were
     /// installed. Blocks.
     pub(crate) fn sound(&self) -> Option<Record> {
         let record = self.record().ok()?;
@@ -232,8 +232,8 @@ fn text(file: &Path, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns the name of the folder for the tree and the lock of a package: readable, and another one for each lock. `None`
-/// if the tree is not locked.
+/// Returns the folder name for the tree and the lock of a package, which is readable and differs for each lock; `None`
+/// if the package has no locked tree.
 pub(crate) fn folder_name(package: &Package) -> Option<String> {
     let digits = package.digest.as_deref()?.strip_prefix("sha256:")?;
     let plain = |text: &str| -> String {
@@ -249,7 +249,7 @@ pub(crate) fn is_locked(stdio: &Stdio) -> bool {
     stdio.package.as_ref().is_some_and(|package| package.digest.is_some())
 }
 
-/// Checks that the installed tree of a server exists, but not each file of it. Returns the command that starts the server.
+/// Checks that the installed tree of a server exists, but not its files. Returns the command that starts the server.
 /// Blocks for a moment.
 pub(crate) fn look(stdio: &Stdio) -> Result<Stdio, Error> {
     match stdio.package.as_ref().filter(|package| package.digest.is_some()) {
@@ -261,8 +261,8 @@ pub(crate) fn look(stdio: &Stdio) -> Result<Stdio, Error> {
     }
 }
 
-/// Returns the program to start for a server: its own command, or its locked tree after each file of that was hashed.
-/// Blocks while it reads the tree.
+/// Returns the program to start for a server: its own command, or one from its locked tree after all files of the tree
+/// were hashed. Blocks while it reads the tree.
 pub(crate) fn program(stdio: &Stdio) -> Result<Stdio, Error> {
     match stdio.package.as_ref().filter(|package| package.digest.is_some()) {
         None => Ok(stdio.clone()),
@@ -281,11 +281,11 @@ fn of_store(store: &Store, stdio: &Stdio, package: &Package) -> Result<Stdio, Er
     started(stdio, package, &place.tree(), &record.start)
 }
 
-/// Returns the program that starts a server from its tree, with the arguments that stand behind the package in the entry.
+/// Returns the program that starts a server from its tree, with the entry's arguments after the package.
 fn started(stdio: &Stdio, package: &Package, tree: &Path, start: &Start) -> Result<Stdio, Error> {
     let spec = package.spec();
     if package.kind == PackageKind::Mcpb {
-        // Its command names files of its tree.
+        // The command names files of its own tree.
         let is_of_tree =
             std::iter::once(&stdio.command).chain(&stdio.args).any(|word| Path::new(word).starts_with(tree));
         return match start {

@@ -1,4 +1,4 @@
-//! A tree in a store: started from, and refused after each kind of change.
+//! A tree in a store: started, and refused after each kind of change.
 
 use std::fs;
 
@@ -116,7 +116,7 @@ fn a_folder_has_a_plain_name() {
     assert_eq!(folder_name(&package).as_deref(), Some("-..-..-etc-1-..-..-0000000000000000"));
 }
 
-/// The words of Python's program: the tree, the function, and its own arguments.
+/// The arguments of Python: the tree, the function, and the program's own arguments.
 #[test]
 fn a_python_server_starts_without_the_packages_of_the_system() {
     let mut installed = installed();

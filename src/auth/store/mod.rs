@@ -225,7 +225,7 @@ impl SecretStore for MemoryStore {
     }
 
     fn keeping(&self) -> Keeping {
-        Keeping { reason: Some("there is no place to keep it".to_owned()), ..Keeping::at(Kept::Memory) }
+        Keeping { reason: Some("this store keeps secrets in memory only".to_owned()), ..Keeping::at(Kept::Memory) }
     }
 
     fn place(&self, _: &str) -> Kept {

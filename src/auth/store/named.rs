@@ -24,7 +24,7 @@ pub fn keyring() -> Keyring {
 /// may ask the user to unlock it.
 ///
 /// # Errors
-/// If the keyring did not take it: why.
+/// Fails if the keyring did not store the secret. The text says why.
 pub fn keep_secret(name: &str, secret: &str) -> Result<(), String> {
     #[cfg(feature = "keyring")]
     return write_by(Arc::new(super::system::System::OF_CONFIGS), name, secret);
@@ -35,7 +35,7 @@ pub fn keep_secret(name: &str, secret: &str) -> Result<(), String> {
     }
 }
 
-/// How long a keyring may take to keep a secret: its user may have to unlock it.
+/// How long a keyring may take to store a secret: its user may have to unlock it.
 const UNLOCKED: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[cfg_attr(not(feature = "keyring"), cfg_attr(not(test), expect(dead_code, reason = "there is no ring to write by")))]
@@ -43,7 +43,7 @@ pub(super) fn write_by(ring: Arc<dyn Ring>, name: &str, secret: &str) -> Result<
     let (name, secret) = (name.to_owned(), zeroize::Zeroizing::new(secret.to_owned()));
     let kept = Asking::new(ring).ask(UNLOCKED, move |ring| {
         ring.set(&name, &secret)?;
-        // A keyring that lies is found before a config depends on it.
+        // This finds a keyring that only claims to store secrets before a config depends on it.
         Ok(ring.get(&name)?.is_some_and(|kept| *kept == *secret))
     });
     match kept {

@@ -251,7 +251,7 @@ fn h77_a_keyring_that_lies_is_found_out_at_the_first_write() {
         let machine = Machine::new(mood);
         let only = machine.start(StoreKind::Keyring, None);
         assert!(matches!(write(&only, "planted"), Err(StoreError::Failed(_))), "{mood:?}");
-        // Other kinds have another place, or else memory.
+        // Stores of other kinds hold the secret elsewhere, or else it is held in memory.
         let machine = Machine::new(mood);
         let store = machine.start(StoreKind::Auto, Some("01"));
         write(&store, "planted").unwrap();

@@ -47,8 +47,8 @@ pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     None
 }
 
-/// Returns one line of help if the lines of a confined server speak of something that was refused to it. Nothing that the
-/// server says goes into the line: it must not ask for more by our mouth.
+/// Returns one line of help if a confined server's output mentions that something was refused. The line contains no
+/// text of the server: a server must not be able to ask for more through our messages.
 pub(crate) fn denied<'a>(name: &str, mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let tells = |line: &str| {
         let line = line.to_lowercase();
@@ -61,8 +61,8 @@ pub(crate) fn denied<'a>(name: &str, mut lines: impl Iterator<Item = &'a str>) -
     })
 }
 
-/// Says which hosts the sandbox of a server refused; `None` if there are none. What to write has no name of them in it: a
-/// server must not ask for more by our mouth.
+/// Returns a line about the hosts that a server's sandbox refused; `None` if there are none. The suggested command
+/// names no host: a server must not be able to ask for more through our messages.
 pub(crate) fn refused(name: &str, hosts: &BTreeMap<String, u64>, cause: Option<&str>) -> Option<String> {
     let is_fetched = cause.is_some_and(|cause| cause.contains("while its package was fetched"));
     let key = if is_fetched { "install" } else { "network" };
@@ -121,7 +121,7 @@ const MENDS: [&str; 10] = [
     "; rename it",
 ];
 
-/// How runtimes tell of a refusal, in lower case.
+/// How runtimes report a refusal, in lower case.
 const DENIED: [&str; 5] = ["eacces", "eperm", "permission denied", "operation not permitted", "permissionerror"];
 
 const CERTIFICATE: [&str; 6] = [
@@ -190,7 +190,7 @@ mod tests {
                 .is_some_and(|help| !help.contains("ssh"))
         );
         assert_eq!(refusal("KeyError: 'KEY'"), None);
-        // A server at a URL that mentions a certificate means one that this machine does not check.
+        // A remote server that mentions a certificate means one that this machine does not check.
         assert_eq!(mend("s", "https://a answered 400: self-signed certificate"), None);
         assert_eq!(mend("s", &ended("KeyError: 'KEY'")), None);
     }

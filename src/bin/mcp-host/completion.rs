@@ -1,4 +1,4 @@
-//! Completions: the script for a shell, and the answers when that script asks what could stand next.
+//! Completions: the script for a shell, and the answers when that script asks for possible next words.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,12 +10,12 @@ use clap_complete::env::Shells;
 use crate::args::Cli;
 use crate::report::Exit;
 
-/// The variable by which a script asks; its value is the shell.
+/// The variable with which a script asks; its value is the shell.
 const ASKED: &str = "_MCP_HOST_COMPLETE";
 const NAME: &str = "mcp-host";
 
-/// Answers a shell that asks what could stand next; `None` if none asks. A failure is silent: its words would stand in the
-/// line that is being typed.
+/// Answers a shell that asks for possible next words; `None` if none asks. A failure prints nothing: its message would
+/// appear in the line that is being typed.
 pub(crate) fn answer(words: &[OsString]) -> Option<Exit> {
     std::env::var_os(ASKED).filter(|shell| !shell.is_empty())?;
     let here = std::env::current_dir().ok();

@@ -1,7 +1,8 @@
 //! Elicitation during a one-shot call: servers' questions go to stderr, the user's answers come from stdin.
 //!
-//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline". The lines of a question
-//! of the host are shown as lines: what it quotes of others is escaped already. A question of a server is one line.
+//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline". A question of the
+//! host itself may have several lines: text that it quotes from others is already escaped. A server's question is shown
+//! on one line.
 
 use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
@@ -38,7 +39,7 @@ impl ClientHandler for Terminal {
             Some(server) => format!("server `{server}`"),
             None => "the server".to_owned(),
         };
-        // Clients that cannot tell who asks read it in the host's own questions.
+        // For clients that cannot show who asks, the host's own questions say it in their text.
         let message = if question.is_of_host() { message.strip_prefix(OWN).unwrap_or(&message) } else { &message };
         if !self.output.interactive() {
             let asked = text::cut(&text::line(message), WIDTH);
@@ -67,7 +68,7 @@ impl ClientHandler for Terminal {
     }
 }
 
-/// How the host's own questions begin.
+/// The beginning of the host's own questions.
 const OWN: &str = "mcp-host asks: ";
 /// How many characters of a question fit into a line.
 const WIDTH: usize = 60;
@@ -92,11 +93,11 @@ enum Kind {
     Many(Vec<String>),
 }
 
-/// One of the values to choose from.
+/// A value to choose.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
     value: String,
-    /// The word that means it as well, and its first letter alone: `yes` or `no`.
+    /// A word that also chooses it, as does its first letter: `yes` or `no`.
     word: Option<&'static str>,
 }
 
@@ -135,7 +136,7 @@ fn kind(schema: &Value, whose: Whose) -> Kind {
 }
 
 impl Choice {
-    /// The host's `once` is a yes.
+    /// The host's value `once` is also chosen by "yes".
     fn of(value: String, whose: Whose) -> Self {
         let word = match value.to_ascii_lowercase().as_str() {
             "yes" => Some("yes"),
@@ -146,18 +147,18 @@ impl Choice {
         Self { value, word }
     }
 
-    /// Reports whether the answer means it by the word, or by its first letter.
+    /// Reports whether the answer is the choice's word, or the first letter of that word.
     fn has_word(&self, answer: &str) -> bool {
         self.word.is_some_and(|word| [word, &word[..1]].iter().any(|known| known.eq_ignore_ascii_case(answer)))
     }
 
-    /// Returns what can be typed for it.
+    /// Returns what the user can type for this choice.
     fn typed(&self) -> String {
         self.word.map_or_else(|| self.value.clone(), |word| format!("{} = {}", &word[..1], self.value))
     }
 }
 
-/// Returns what can be typed for one of them.
+/// Returns what the user can type for these choices.
 fn typed(choices: &[Choice]) -> String {
     choices.iter().map(Choice::typed).collect::<Vec<_>>().join(" / ")
 }
@@ -206,7 +207,7 @@ fn question(field: &Field) -> String {
     format!("{}{kind}{default}:", field.title)
 }
 
-/// Converts an answer to a value of the field's type; `Ok(None)` skips the field. An error says what the field takes.
+/// Converts an answer to a value of the field's type; `Ok(None)` skips the field. An error says what is accepted.
 fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
     if answer.is_empty() {
         return match &field.default {
@@ -285,7 +286,7 @@ mod tests {
             assert_eq!(said(&host, typed), Ok(json!(value)), "{typed}");
         }
         assert_eq!(said(&host, "maybe"), Err("one of y = once / for 5 minutes / n = no".to_owned()));
-        // What a server means by a word of the host is not known. Its own values come first.
+        // In a server's question, words of the host have no known meaning. The server's own values come first.
         let server = one(json!(["once", "no"]), Whose::Server);
         assert_eq!((said(&server, "n"), said(&server, "y").is_err()), (Ok(json!("no")), true));
         let odd = one(json!(["no", "n", "Yes"]), Whose::Server);

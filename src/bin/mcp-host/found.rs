@@ -46,7 +46,7 @@ pub(crate) fn commands() -> Vec<String> {
     lines
 }
 
-/// A host that is named in the file that it serves would start itself, so that is no way into a client.
+/// If the host served the file that names it, it would start itself, so this only suggests `migrate`.
 const INTO_CLIENTS: &str = "mcp-host migrate --all takes the servers over and makes mcp-host the one server of each client; mcp-host undo takes that back";
 
 fn find(places: &[(&'static str, PathBuf)]) -> Vec<Found> {

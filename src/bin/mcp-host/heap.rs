@@ -1,15 +1,16 @@
 //! Returns memory to the system: code that has run and is at rest, and the allocator's free memory after a burst.
 //!
 //! Nearly all memory of an idle host is code. Its pages stay after they have run, so the program drops them once it is
-//! quiet after work, twice a minute at most. A start may be too little work for that, so the first rest counts, too. What
-//! runs next is mapped again, which takes a tenth of a millisecond.
+//! quiet after work, at most twice a minute. A start may be too little work for that, so the first rest counts, too.
+//! Code that runs again is mapped again, which takes a tenth of a millisecond.
 //!
-//! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
-//! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
-//! burst: while it holds 16 MiB more than its minimum so far. In a burst, and for three seconds after it, the program
-//! trims the heap whenever 8 MiB of it are free. To look at a heap of many free blocks takes milliseconds, so the next look
-//! waits a hundred times as long: looks take a hundredth of a processor at most. In a burst, allocations from 64 KiB on get mappings of their own.
-//! Blocks over 2 MiB, and bodies from 128 KiB on, have their own mappings anyway (`protocol/whole.rs`).
+//! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees a lot at
+//! once, and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a
+//! second in a burst: while it holds 16 MiB more than its minimum so far. In a burst, and for three seconds after it,
+//! the program trims the heap whenever 8 MiB of it are free. Checking a heap with many free blocks takes milliseconds,
+//! so the next check waits a hundred times as long: checks take at most a hundredth of a processor. In a burst,
+//! allocations from 64 KiB on get mappings of their own. Blocks over 2 MiB, and bodies from 128 KiB on, have their own
+//! mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -77,7 +78,7 @@ pub(crate) async fn give_back() -> Infallible {
     pending().await
 }
 
-/// Returns how long to wait after a check that took that long.
+/// Returns how long to wait after a check that took this long.
 fn pause(crowded: bool, took: Duration) -> Duration {
     (if crowded { CLOSE_LOOK } else { LOOK }).max(took * SHARE)
 }
@@ -97,8 +98,8 @@ struct Code {
 impl Code {
     /// Records a check, and reports whether to drop code pages now. `used` is all CPU time so far.
     ///
-    /// Until there was work to speak of, each rest is worth a drop, which counts for nothing: the work may come right
-    /// after it.
+    /// Before the first real work, each rest causes a drop that does not count toward the limit of two a minute,
+    /// because the work may come right after it.
     fn is_at_rest(&mut self, now: Instant, used: Duration) -> bool {
         let is_quiet = used.saturating_sub(self.seen) < QUIET;
         self.seen = used;

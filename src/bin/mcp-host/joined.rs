@@ -169,10 +169,10 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     // The daemon shows its view already. Here every tool comes from one server, so selectors would miss them.
     plan.config.host.views.clear();
     ALL.clone_into(&mut plan.config.host.default_view);
-    // So it is with approvals: the daemon's servers have them, and the daemon is none of these.
+    // The same holds for approvals: they are about the daemon's servers, and the daemon itself needs none.
     plan.config.host.approval = Approval::Off;
-    // And with rules, rates and the audit: the daemon judges, counts and records each call, and its person can be asked
-    // there only.
+    // The same holds for rules, rates and the audit: the daemon judges, counts and records each call, and only there
+    // can its user be asked.
     plan.config.host.policy = Policy::default();
     plan.config.host.rates = Rates::default();
     plan.config.host.audit = None;
@@ -201,7 +201,7 @@ pub(crate) async fn state(_: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     None
 }
 
-/// Returns what a daemon that serves the same config says of its servers now. Starts none and waits for nothing.
+/// Returns the state of the servers in a daemon that serves the same config. Starts nothing and does not wait.
 #[cfg(unix)]
 pub(crate) async fn now(plan: &Plan) -> Vec<ServerStatus> {
     door::now(plan).await.unwrap_or_default()

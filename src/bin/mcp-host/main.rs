@@ -1,6 +1,7 @@
 //! The program: arguments, exit codes, terminal. The work is done in the library.
 //!
-//! Each command has a file in `commands/`. **Invariant:** only `output.rs` prints; stdout is data, stderr is talk.
+//! Each command has a file in `commands/`. **Invariant:** only `output.rs` prints; stdout is for data, stderr for
+//! messages.
 
 mod advice;
 mod args;

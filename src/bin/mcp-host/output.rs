@@ -1,4 +1,4 @@
-//! The two ways out: stdout is data, stderr is talk. Nothing else in the program prints.
+//! The two output streams: stdout is for data, stderr for messages to people. Nothing else in the program prints.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -92,7 +92,7 @@ impl Output {
         io::stdout().is_terminal()
     }
 
-    /// Writes lines of data in place of everything that is on the terminal; without a terminal, after it.
+    /// Replaces the terminal's content with these lines; without a terminal, appends them.
     pub(crate) fn screen(&self, lines: &[String]) -> io::Result<()> {
         if self.is_terminal() {
             Term::stdout().clear_screen()?;

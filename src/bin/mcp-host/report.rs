@@ -264,7 +264,7 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
     }
 }
 
-/// Returns help for a request that the host refused. It depends on whether the refusal says that somebody can approve it.
+/// Returns help for a request that the host refused, depending on whether the refusal says that someone can approve it.
 pub(crate) fn refused(refusal: &str, server: &str, again: &str) -> String {
     if refusal.contains("mcp-host approve") {
         format!("mcp-host approve {server}{again} shows what has changed, and asks whether you approve it")

@@ -78,7 +78,7 @@ impl Plan {
         Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
     }
 
-    /// Loads the servers of the config, and takes none of its lock if that has mistakes: it is to be written anew.
+    /// Loads the servers of the config. If the lock has mistakes, it is ignored, because it is about to be rewritten.
     pub(crate) fn without_lock(common: &Common) -> Result<Self, Failure> {
         Self::load(common, false, None).or_else(|failure| {
             let request = LoadRequest { without_lock: true, ..request(common, None) };

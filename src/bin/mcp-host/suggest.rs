@@ -1,7 +1,7 @@
-//! What a shell suggests for a name that is typed: servers from the config files, tools and the like from a running daemon.
+//! Suggests names that a shell can complete: servers from the config files, tools and the like from a running daemon.
 //!
-//! The words come from clap; `completion.rs` answers the shell. **Invariant:** a suggestion starts no server, waits a moment
-//! at most, and says nothing if it fails.
+//! The options' parsers come from clap; `completion.rs` answers the shell. **Invariant:** a suggestion starts no
+//! server, takes only a moment, and prints nothing if it fails.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use mcp_host::config::{LoadRequest, clients, edit};
 use mcp_host::edits;
 use mcp_host::registry::Kind;
 
-/// How long a shell waits for names that a daemon has.
+/// How long a shell waits for names from a daemon.
 const DAEMON: Duration = Duration::from_millis(50);
-/// How long it waits for names that stand in files, which a slow disk may hold.
+/// How long a shell waits for names from files, which may be on a slow disk.
 const FILES: Duration = Duration::from_millis(500);
 
 /// Suggests servers of the config.
@@ -49,7 +49,7 @@ pub(crate) fn known_clients() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(clients::ALL.iter().map(|client| client.id.to_owned()).collect()))
 }
 
-/// Leaves out names that a shell would not take as one plain word: servers choose them.
+/// Leaves out names that a shell would not take as one plain word, because servers choose the names.
 fn candidates(names: Vec<String>) -> Vec<CompletionCandidate> {
     let is_plain = |name: &String| {
         !name.is_empty() && !name.starts_with('-') && name.chars().all(|c| c.is_alphanumeric() || "_-./:@+".contains(c))
@@ -81,14 +81,14 @@ fn of_daemon(kinds: &'static [Kind]) -> Vec<String> {
     })
 }
 
-/// Looks names up in a thread of its own, and gives up after a while.
+/// Looks names up in a thread of its own, and gives up after `limit`.
 fn within(limit: Duration, look: impl FnOnce() -> Vec<String> + Send + 'static) -> Vec<String> {
     let (tell, told) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().spawn(move || drop(tell.send(look())));
     thread.ok().and_then(|_| told.recv_timeout(limit).ok()).unwrap_or_default()
 }
 
-/// Returns the files that `--config` names on the line that is being typed.
+/// Returns the files after `--config` on the line that is being typed.
 fn named_files(words: impl Iterator<Item = OsString>) -> Vec<PathBuf> {
     let mut words = words.map(|word| word.to_string_lossy().into_owned());
     let mut files = Vec::new();

@@ -1,6 +1,6 @@
-//! `serve` under a service manager: the socket that the manager opened, and what it is told.
+//! `serve` under a service manager: uses the socket that the manager opened, and reports to the manager.
 //!
-//! **Invariant:** the watchdog is told that this process works only after every thread that serves clients has run a task.
+//! **Invariant:** the watchdog gets a heartbeat only after every thread that serves clients has run a task.
 
 use std::convert::Infallible;
 use std::env;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use crate::report::{Exit, Failure};
 
-/// A service manager that waits for messages, as systemd with `Type=notify`.
+/// A service manager that expects messages, such as systemd with `Type=notify`.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     socket: UnixDatagram,
     address: SocketAddr,
-    /// How often the watchdog wants to hear from us, if there is one.
+    /// How often the watchdog expects a heartbeat, if there is a watchdog.
     watchdog: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ impl Supervisor {
         Some(Self { socket, address, watchdog })
     }
 
-    /// Tells the manager something. If it does not listen, there is nobody else to tell.
+    /// Sends the manager a message. A failure is ignored, because it could be reported to no one else.
     fn tell(&self, message: &str) {
         if let Err(error) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
             tracing::debug!("the service manager does not take {message}: {error}");
@@ -39,7 +39,7 @@ impl Supervisor {
     }
 }
 
-/// Tells the manager that the door is open, and from then on that no thread is blocked.
+/// Reports that the endpoint is open, and from then on regularly that no thread is blocked.
 pub(crate) async fn ready<F: Future<Output = ()>>(manager: Option<&Supervisor>, turn: impl Fn() -> F) -> Infallible {
     let Some(manager) = manager else { return std::future::pending().await };
     manager.tell("READY=1");
@@ -49,7 +49,7 @@ pub(crate) async fn ready<F: Future<Output = ()>>(manager: Option<&Supervisor>, 
     }
 }
 
-/// Beats as long as all threads turn.
+/// Sends heartbeats as long as every thread still runs tasks.
 async fn beat<F: Future<Output = ()>>(every: Duration, turn: impl Fn() -> F, tell: impl Fn()) -> Infallible {
     loop {
         turn().await;
@@ -58,7 +58,7 @@ async fn beat<F: Future<Output = ()>>(every: Duration, turn: impl Fn() -> F, tel
     }
 }
 
-/// Parses the name of the manager's socket: a path, or an abstract name behind `@`.
+/// Parses the name of the manager's socket: a path, or an abstract name after `@`.
 fn address(name: &str) -> Option<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.strip_prefix('@') {
@@ -68,7 +68,7 @@ fn address(name: &str) -> Option<SocketAddr> {
     name.starts_with('/').then(|| SocketAddr::from_pathname(name).ok()).flatten()
 }
 
-/// Returns how often to beat: three times as often as the watchdog wants it. `None` if it waits for another process.
+/// Returns the interval of heartbeats, a third of what the watchdog allows. `None` if it watches another process.
 fn watchdog(usec: Option<&str>, of: Option<&str>, own: u32) -> Option<Duration> {
     let usec: u64 = usec?.parse().ok().filter(|usec| *usec > 0)?;
     let is_ours = of.is_none_or(|of| of.parse() == Ok(own));

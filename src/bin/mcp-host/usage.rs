@@ -184,8 +184,8 @@ fn unknown_argument(argument: &str, near: Option<&str>, usage: Option<String>, l
     Mistake::new(wrong, meant.unwrap_or(usage))
 }
 
-/// Suggests where the command of a new server belongs: `add files npx -y x` is `add files -- npx -y x`. Returns `None` if
-/// the line has a URL, or its command there already.
+/// Suggests a `--` before the command of a new server: `add files npx -y x` becomes `add files -- npx -y x`. Returns
+/// `None` if the line has a URL, or has the `--` already.
 fn behind_dashes(line: &Line) -> Option<String> {
     let words: Vec<&str> = line.0.iter().map(String::as_str).skip_while(|word| *word != "add").skip(1).collect();
     let [name, command, ..] = words.as_slice() else { return None };

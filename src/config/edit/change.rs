@@ -1,43 +1,43 @@
-//! What an edit can change.
+//! The changes that an edit can make.
 
 use super::entry::NewServer;
 use super::undo::{Done, What};
 use crate::config::import;
 
-/// A change of one entry. A server is named by its name in the file, or by its alias.
+/// A change of one entry. A server is given by its name in the file, or by its alias.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Adds a server.
     Add {
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its entry.
         server: NewServer,
     },
     /// Adds a server that was read from another client's file.
     Put {
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its entry.
         entry: import::Entry,
     },
-    /// Gives a setting of the host this text.
+    /// Sets a setting of the host to this text.
     Setting {
-        /// The way to it below `host`.
+        /// The keys that lead to it from `host`.
         key: Vec<String>,
-        /// The text.
+        /// The new text.
         value: String,
     },
-    /// Gives a value inside of an entry this text. What is missing on the way comes with it.
+    /// Sets a value inside an entry to this text. Objects that are missing on the path are added.
     Text {
         /// The name of the server.
         name: String,
-        /// The way to it: keys, and the numbers of items in lists.
+        /// The path to the value: keys, and indices of list items.
         at: Vec<String>,
-        /// The text.
+        /// The new text.
         value: String,
     },
-    /// Takes a server out.
+    /// Removes a server.
     Remove {
         /// Its name.
         name: String,
@@ -46,14 +46,14 @@ pub enum Change {
     Rename {
         /// Its name.
         name: String,
-        /// The other name.
+        /// The new name.
         to: String,
     },
-    /// Turns a server on or off.
+    /// Enables or disables a server.
     Switch {
         /// Its name.
         name: String,
-        /// Whether it is on from now on.
+        /// Whether to enable it.
         on: bool,
     },
 }
@@ -71,7 +71,7 @@ impl Change {
         }
     }
 
-    /// Returns what an edit has done that made this change; `name` is that of the touched server in the file.
+    /// Returns the record of an edit that made this change; `name` is the name of the changed server in the file.
     #[must_use]
     pub fn done(&self, name: &str) -> Done {
         let what = match self {

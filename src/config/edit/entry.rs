@@ -1,5 +1,5 @@
-//! What stands in an entry, in the words of the client whose file it is: how a new server is written, and which member
-//! turns a server off.
+//! The content of an entry in the format of the client whose file it is: how a new server is written, and which member
+//! disables a server.
 
 use crate::config::Package;
 use crate::config::clients::{Address, Client};
@@ -29,9 +29,9 @@ pub struct NewServer {
     pub headers: Vec<(String, String)>,
     /// Its working directory.
     pub cwd: Option<String>,
-    /// Whether it starts when a request needs it.
+    /// Whether it starts only when a request needs it.
     pub lazy: bool,
-    /// Whether its process has the sandbox `default`; only in an entry of our own config.
+    /// Whether its process has the sandbox `default`; only for an entry of our own config.
     pub confined: bool,
     /// The package that the command starts.
     pub package: Option<Package>,
@@ -60,13 +60,13 @@ impl NewServer {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// Writes it as an entry of our own config.
+    /// Returns it as an entry of our own config.
     #[must_use]
     pub fn own_entry(&self, name: &str) -> Entry {
         Entry::new(self.entry(name, Flavor::Plain, None))
     }
 
-    /// Writes it as an entry of a file with these rules, which is that of the client, if one is known.
+    /// Returns it as an entry of a file with these rules, and of this client, if it is known.
     pub(super) fn entry(&self, name: &str, flavor: Flavor, client: Option<&Client>) -> Node {
         let mut entry = Writer::default();
         let address = client.and_then(|client| client.address).filter(|_| self.kind != Some(Kind::Sse));
@@ -82,7 +82,7 @@ impl NewServer {
             _ => None,
         };
         let word = match (address, key) {
-            // The key tells.
+            // The key of the URL implies the transport.
             (_, Some(_)) if self.url.is_some() => None,
             (Some(Address::Typed), _) if self.url.is_some() => {
                 Self { kind: Some(Kind::Http), ..self.clone() }.word(flavor)
@@ -149,7 +149,7 @@ impl NewServer {
         }
     }
 
-    /// Returns the word of the client for the transport; `None` if its key tells.
+    /// Returns the client's word for the transport; `None` if the key of the URL implies it.
     fn word(&self, flavor: Flavor) -> Option<&'static str> {
         if self.url.is_none() {
             return match flavor {
@@ -167,11 +167,11 @@ impl NewServer {
         match (self.kind, flavor) {
             (Some(Kind::Sse), _) => Some("sse"),
             (_, Flavor::OpenCode) => Some("remote"),
-            // These read a bare URL as Streamable HTTP.
+            // These clients read a bare URL as Streamable HTTP.
             (_, Flavor::Codex | Flavor::Zed) => None,
             (Some(_), Flavor::Gemini) => None,
             (Some(_), _) => Some(http),
-            // These take no bare URL, or take it for HTTP with SSE.
+            // These clients refuse a bare URL, or read it as HTTP with SSE.
             (None, Flavor::Cline | Flavor::Roo | Flavor::VsCode | Flavor::Goose | Flavor::Crush | Flavor::Copilot) => {
                 Some(http)
             }
@@ -180,7 +180,7 @@ impl NewServer {
     }
 }
 
-/// Goose writes this into every entry; in seconds.
+/// The timeout that Goose writes into every entry, in seconds.
 const GOOSE_TIMEOUT: usize = 300;
 
 fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
@@ -196,7 +196,7 @@ fn url_key(flavor: Flavor, kind: Option<Kind>) -> &'static str {
     }
 }
 
-/// Returns the member that a client turns a server off with, and the value for that.
+/// Returns the member with which a client disables a server, and its value.
 pub(super) fn off(flavor: Flavor) -> (&'static str, bool) {
     match flavor {
         Flavor::Codex | Flavor::Goose | Flavor::OpenCode | Flavor::Zed => ("enabled", false),
@@ -205,7 +205,7 @@ pub(super) fn off(flavor: Flavor) -> (&'static str, bool) {
     }
 }
 
-/// Returns the members of an entry that turn servers on or off: the key, and whether its value turns the server on.
+/// Returns the members of an entry that enable or disable servers: each key, and whether its value enables the server.
 pub(super) fn switches(entry: &Node) -> Vec<(&'static str, bool)> {
     let read = |(key, on): (&'static str, bool)| match entry.get(key)?.value {
         Value::Flag(flag) => Some((key, flag == on)),

@@ -1,7 +1,7 @@
 //! Edits of lists and objects in brackets: all of JSON, inline tables and arrays of TOML, and YAML in flow style.
 //!
-//! In: where the items stand. Out: replacements. Comments stay, and so does every byte that is neither the item, its
-//! comma, nor the blanks around it.
+//! In: where the items are. Out: replacements. Comments stay, and so does every byte that belongs neither to the item,
+//! nor to its comma, nor to the blanks around it.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::render::{Language, json_lines, yaml_text};
 use super::splice::{Splice, Style, begins_line, blanks, indent, line_end, line_start};
 use crate::config::syntax::Node;
 
-/// A value and its place.
+/// A value and its range in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) at: Range<usize>,
@@ -21,7 +21,7 @@ pub(super) struct Span {
 /// An item of a list, or a member of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// From the start of the key to the end of the value.
+    /// The range from the start of the key to the end of the value.
     pub(super) at: Range<usize>,
     pub(super) key: Option<(String, Range<usize>)>,
     pub(super) value: Span,
@@ -35,7 +35,7 @@ pub(super) struct Text<'a> {
     pub(super) style: &'a Style,
 }
 
-/// Finds the item at the end of a way.
+/// Finds the item to which one step of a path leads.
 fn item<'a>(span: &'a Span, step: &Step) -> Option<&'a Item> {
     let items = span.items.as_ref()?;
     match step {
@@ -48,14 +48,14 @@ fn value<'a>(span: &'a Span, path: &[Step]) -> Option<&'a Span> {
     path.iter().try_fold(span, |span, step| item(span, step).map(|item| &item.value))
 }
 
-/// Returns where the item at the end of a way stands.
+/// Returns the range of the item to which a path leads.
 pub(super) fn place(root: &Span, path: &[Step]) -> Option<Range<usize>> {
     let (last, parent) = path.split_last()?;
     item(value(root, parent)?, last).map(|item| item.at.clone())
 }
 
 impl Text<'_> {
-    /// Returns the replacements for a change. `path` leads from `root` to the place of the change.
+    /// Returns the replacements for a change. `path` leads from `root` to the value that changes.
     pub(super) fn splices(self, root: &Span, path: &[Step], op: &Op) -> Option<Vec<Splice>> {
         match op {
             Op::Insert { at, key, node, source, .. } => {
@@ -92,7 +92,7 @@ impl Text<'_> {
         }
     }
 
-    /// Puts the first item in place of a null.
+    /// Replaces a null by an object or a list with its first item.
     fn fill(self, target: &Span, key: Option<&str>, node: &Node) -> Option<Vec<Splice>> {
         if self.text.get(target.at.clone())? != "null" {
             return None;
@@ -102,7 +102,7 @@ impl Text<'_> {
         Some(vec![Splice::replace(target.at.clone(), with)])
     }
 
-    /// Writes an item; on several lines if the indentation of its first line is given.
+    /// Formats an item; on several lines if the indentation of its first line is given.
     fn item(self, key: Option<&str>, node: &Node, indent: Option<&str>) -> String {
         let value = match indent.filter(|_| self.language == Language::Json) {
             Some(indent) => json_lines(node, indent, self.style),
@@ -140,7 +140,7 @@ impl Text<'_> {
         }
         let indent = indent(self.text, before.at.start);
         let line = format!("{}{indent}{}{after}", self.style.newline, write(Some(indent)));
-        // A comment behind the item before stays on its line.
+        // A comment after the previous item stays on its line.
         match self.comment(end) {
             Some(behind) if !ahead.is_empty() => Some(vec![Splice::insert(end, ahead), Splice::insert(behind, line)]),
             Some(behind) => Some(vec![Splice::insert(behind, line)]),
@@ -148,7 +148,7 @@ impl Text<'_> {
         }
     }
 
-    /// Puts the first item between brackets.
+    /// Inserts the first item between the brackets.
     fn first(self, target: &Span, write: &dyn Fn(Option<&str>) -> String) -> Vec<Splice> {
         let (open, close) = (target.at.start + 1, target.at.end - 1);
         let inner = &self.text[open..close];
@@ -176,7 +176,7 @@ impl Text<'_> {
         let gone = &items.get(at)?.at;
         let (open, close) = (parent.at.start + 1, parent.at.end - 1);
         let comma = self.comma(gone.end);
-        // Of the last item, the comma before goes.
+        // If the item is the last one, the comma before it is removed.
         let before = match at.checked_sub(1).and_then(|at| items.get(at)) {
             Some(before) if comma.is_none() => self.comma(before.at.end),
             _ => None,
@@ -195,12 +195,12 @@ impl Text<'_> {
         let whole = if begins_line(self.text, gone.start) && ends_line {
             line_start(self.text, gone.start)..line_end(self.text, end)
         } else if at + 1 == items.len() && !ends_line && self.follows(items, at) {
-            // The bracket behind it stays behind the item before.
+            // The closing bracket stays after the previous item.
             self.text[..gone.start].trim_end().len()..end
         } else if at + 1 == items.len() && !ends_line && !begins_line(self.text, gone.start) {
             let text = &self.text[..gone.start];
             let start = text.trim_end_matches([' ', '\t']).len();
-            // What stood before a closing bracket stays: `{ "a": 1, "b": 2 }`.
+            // The blanks before a closing bracket stay: `{ "a": 1, "b": 2 }`.
             start..end
         } else {
             gone.start..rest
@@ -215,7 +215,7 @@ impl Text<'_> {
         Some(splices)
     }
 
-    /// Reports whether an item begins a line, with nothing but blanks between it and the item before.
+    /// Reports whether an item starts a line, with only blanks between it and the previous item.
     fn follows(self, items: &[Item], at: usize) -> bool {
         let Some(before) = at.checked_sub(1).and_then(|at| items.get(at)) else { return false };
         let between = &self.text[before.at.end..items[at].at.start];
@@ -228,7 +228,7 @@ impl Text<'_> {
         self.text[at..].starts_with(',').then_some(at)
     }
 
-    /// Returns where the comment ends that stands behind an offset and is the last thing on the line.
+    /// Returns the end of the comment that follows an offset and is the last thing on its line.
     fn comment(self, end: usize) -> Option<usize> {
         let line = self.text[end..line_end(self.text, end)].trim_end_matches(['\n', '\r']);
         let text = line.trim_start();

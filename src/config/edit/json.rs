@@ -1,4 +1,4 @@
-//! Edits of JSON: the places come from its parser.
+//! Edits of JSON. Its parser states where each value is.
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged as _;
@@ -22,7 +22,7 @@ pub(super) fn source(text: &str, path: &Path) -> Option<String> {
 }
 
 fn root(text: &str) -> Option<Span> {
-    // What the reader refuses never comes here, so the parser may be lenient.
+    // The reader of configs has refused invalid texts already, so this parser may be lenient.
     let parsed = parse_to_ast(text, &CollectOptions::default(), &Default::default()).ok()?;
     Some(span(parsed.value?))
 }

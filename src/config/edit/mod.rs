@@ -1,10 +1,10 @@
 //! Edits of one entry in the text of a config, of any syntax and any client: text in, text out.
 //!
-//! In: the text, and a [`Change`]. Out: the new text with every other byte kept, or why there is none ([`Refused`]). The
-//! reader of configs finds the entry (`shape.rs`), an `Op` says what becomes of the tree, the file of the syntax turns it
-//! into replacements, and `proof.rs` compares what came out with what was meant.
+//! In: the text, and a [`Change`]. Out: the new text with every other byte kept, or why there is none ([`Refused`]).
+//! The reader of configs finds the entry (`shape.rs`), an `Op` describes the change of the tree, the file of the syntax
+//! turns it into replacements, and `proof.rs` compares the result with the intended change.
 //!
-//! **Invariant:** nothing here reads or writes a file, and no text leaves that was not proven. Start with [`edit`].
+//! **Invariant:** nothing here reads or writes a file, and only a proven text is returned. Start with [`edit`].
 
 mod change;
 mod entry;
@@ -41,7 +41,7 @@ use super::{LoadRequest, Server, Stdio, Transport, place};
 pub struct Edited {
     /// The new text.
     pub text: String,
-    /// The name of the touched server as the file has it; after a change of the name, the old one.
+    /// The name of the changed server in the file; after a rename, the old one.
     pub name: String,
 }
 
@@ -66,26 +66,27 @@ pub enum Refused {
     /// A server cannot have this name.
     #[error("a server cannot be called `{0}`")]
     Name(String),
-    /// Nothing is to be done.
+    /// There is nothing to change.
     #[error("{0}")]
     Nothing(String),
-    /// Something other than the entry decides it.
+    /// The change cannot be made in the entry, because something else decides it.
     #[error("{0}")]
     Elsewhere(String),
-    /// The edit could not be proven to change nothing else.
+    /// It could not be proven that the edit changes nothing else.
     #[error("{why}")]
     Unproven {
-        /// What stands in the way.
+        /// What prevents the proof.
         why: String,
         /// What the user can write instead.
         snippet: String,
     },
 }
 
-/// Makes several changes of a text, one after the other, each with its proof. Returns the text, and what was done.
+/// Makes several changes to a text, one after the other, each with its proof. Returns the text, and a record of each
+/// edit.
 ///
 /// # Errors
-/// If one of the changes does not fit, or cannot be proven. Then nothing is to be written.
+/// Fails if one of the changes does not fit, or cannot be proven. Then nothing must be written.
 pub fn edit_all(
     text: &str,
     file: &FilePath,
@@ -101,8 +102,8 @@ pub fn edit_all(
     Ok((text, done))
 }
 
-/// Changes the text of a config. `request` tells the directories by which projects in Claude Code's file are chosen; an
-/// empty text is that of a new file.
+/// Changes the text of a config. `request` gives the directories that select projects in Claude Code's file; an empty
+/// text is that of a new file.
 ///
 /// ```
 /// use mcp_host::config::LoadRequest;
@@ -116,7 +117,7 @@ pub fn edit_all(
 /// ```
 ///
 /// # Errors
-/// If the change does not fit the text, or cannot be proven. Then nothing is to be written.
+/// Fails if the change does not fit the text, or cannot be proven. Then nothing must be written.
 pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change) -> Result<Edited, Refused> {
     let file = File::open(text, file, request)?;
     let shape = file.shape()?;
@@ -174,10 +175,10 @@ pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change)
     }
 }
 
-/// Returns the entry of a server as text, without its secrets, and the line where it stands.
+/// Returns the entry of a server as text, without its secrets, and the line where it starts.
 ///
 /// # Errors
-/// If the text has mistakes, or no such server.
+/// Fails if the text has mistakes, or no such server.
 pub fn shown(
     text: &str,
     file: &FilePath,
@@ -190,7 +191,7 @@ pub fn shown(
     Ok((super::project::lines(entry.node), (entry.at.line > 0).then_some(entry.at.line)))
 }
 
-/// Returns the lines of a text as people are shown them: values only under keys that hold no secret.
+/// Returns the lines of a text in a form that may be shown: values appear only under keys that hold no secret.
 #[must_use]
 pub fn masked(text: &str) -> Vec<String> {
     syntax::masked(text)
@@ -213,7 +214,7 @@ fn check_name(name: &str) -> Result<(), Refused> {
     if is_good { Ok(()) } else { Err(Refused::Name(name.to_owned())) }
 }
 
-/// Returns the alias that a server of this name gets.
+/// Returns the alias for a server with this name.
 fn alias(name: &str) -> Option<String> {
     let server = Server::new(name, Transport::Stdio(Stdio::default())).ok()?;
     Some(server.alias.as_str().to_owned())
@@ -229,7 +230,7 @@ fn rename(path: Path, to: &str) -> Op {
     }
 }
 
-/// Returns the change that turns a server on or off.
+/// Returns the operation that enables or disables a server.
 fn switch(entry: &Entry<'_>, path: &Path, on: bool) -> Result<Op, Refused> {
     let name = &entry.name;
     if entry.node.members().is_none() {
@@ -273,22 +274,22 @@ struct File<'a> {
     mark: &'a str,
     path: std::path::PathBuf,
     syntax: Syntax,
-    /// `None` for a text without content.
+    /// The tree; `None` if the text has no content.
     root: Option<Node>,
     request: &'a LoadRequest,
 }
 
-/// Where a new entry goes.
+/// The object or list to which a new entry is added.
 struct Target {
     into: Path,
     flavor: Flavor,
     is_list: bool,
-    /// The keys that are missing on the way.
+    /// The keys on the path that do not exist yet.
     missing: Vec<String>,
 }
 
 impl Target {
-    /// Refuses references to the keyring where they would be taken for the value.
+    /// Refuses references to the keyring for a client that would use them as the value itself.
     fn takes(&self, name: &str, server: &NewServer, client: Option<&Client>) -> Result<(), Refused> {
         let mut pairs = server.env.iter().chain(&server.headers);
         let wanted = pairs.find(|(_, value)| value.contains("${keyring:"));
@@ -322,7 +323,7 @@ impl<'a> File<'a> {
         let mut report = Report::default();
         let number = report.add_file(path);
         let root = syntax::parse(text, syntax, number, &mut report);
-        // A text of blanks and comments is no mistake here: something is going to be added.
+        // A text of blanks and comments is no mistake here, because something is about to be added.
         let is_empty = root.is_none() && syntax::is_empty(text, syntax);
         if root.is_none() && !is_empty {
             return Err(mistakes(report));
@@ -330,7 +331,7 @@ impl<'a> File<'a> {
         Ok(Self { text, mark, path: place::absolute(path), syntax, root, request })
     }
 
-    /// Returns the client whose file it is, if that is known.
+    /// Returns the client whose file this is, if it is known.
     fn client(&self) -> Option<&'static Client> {
         self.request.client.or_else(|| Client::of_file(&self.path))
     }
@@ -360,7 +361,7 @@ impl<'a> File<'a> {
         let shape = shape::read(root, &self.path, self.stand(), &mut report);
         match shape {
             Some(shape) if report.problems() == 0 => Ok(shape),
-            // No servers yet.
+            // There are no servers yet.
             None if none => Ok(Shape::default()),
             _ => Err(Box::new(report)),
         }
@@ -375,7 +376,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Refuses a name that a server has, or whose alias one has; `but` may have it.
+    /// Refuses a name that equals the name of a server or yields the alias of one; the server `but` may have it.
     fn free(&self, shape: &Shape<'_>, name: &str, but: Option<&str>) -> Result<(), Refused> {
         let wanted = alias(name);
         let taken = |entry: &&Entry<'_>| {
@@ -388,7 +389,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// Returns the way to an entry.
+    /// Returns the path to an entry.
     fn path(&self, entry: &Entry<'_>) -> Result<Path, Refused> {
         let path = self.root.as_ref().and_then(|root| path_to(root, entry.node)).unwrap_or_default();
         if path.is_empty() {
@@ -398,7 +399,7 @@ impl<'a> File<'a> {
         Ok(path)
     }
 
-    /// Finds where a new entry goes: beside the others, or where the file would have them.
+    /// Finds where to add a new entry: beside the others, or where the file would keep them.
     fn container(&self, shape: &Shape<'_>) -> Result<Target, Refused> {
         let named = self.request.project_directory.is_some();
         if named && let Some(target) = self.of_project()? {
@@ -419,7 +420,7 @@ impl<'a> File<'a> {
         Ok(self.at(&keys, flavor))
     }
 
-    /// Finds where a named project of Claude Code's file has its servers.
+    /// Finds where a named project of Claude Code's file keeps its servers.
     fn of_project(&self) -> Result<Option<Target>, Refused> {
         let Some(named) = self.request.project_directory.as_deref().map(place::absolute) else { return Ok(None) };
         let Some(projects) = self.root.as_ref().and_then(|root| root.get("projects")) else { return Ok(None) };
@@ -433,7 +434,7 @@ impl<'a> File<'a> {
         Ok(Some(self.at(&keys, Flavor::Plain)))
     }
 
-    /// Returns the target at the end of some keys, of which the last ones may be missing.
+    /// Returns the target to which these keys lead; the last keys may not exist yet.
     fn at(&self, keys: &[String], flavor: Flavor) -> Target {
         let there = |count: &usize| {
             let path: Path = keys[..*count].iter().cloned().map(Step::Key).collect();
@@ -442,7 +443,7 @@ impl<'a> File<'a> {
         let count = (0..=keys.len()).rev().find(there).unwrap_or(0);
         let into: Path = keys[..count].iter().cloned().map(Step::Key).collect();
         let node = self.root.as_ref().and_then(|root| find(root, &into));
-        // Continue has a list, which may be missing.
+        // Continue has a list, which may not exist yet.
         let is_empty = count < keys.len() || node.is_some_and(|node| node.value == Value::Null);
         let is_list =
             node.is_some_and(|node| matches!(node.value, Value::List(_))) || is_empty && flavor == Flavor::Continue;
@@ -453,7 +454,7 @@ impl<'a> File<'a> {
     /// Returns the new text, with its byte order mark, if the change can be proven.
     fn prove(&self, op: &Op, shape: &Shape<'_>, touched: &[&str]) -> Option<String> {
         let after = match (&self.root, op, self.syntax) {
-            // A file of JSON begins with its first object.
+            // An empty JSON file gets its first object.
             (None, Op::Insert { .. }, Syntax::Json) if self.text.trim().is_empty() => {
                 let newline = splice::Style::of(self.text).newline;
                 proof::proven("{}", None, self.syntax, op)?.replace('\n', newline) + newline
@@ -462,7 +463,7 @@ impl<'a> File<'a> {
         };
         let root = syntax::parse(&after, self.syntax, 0, &mut Report::default())?;
         let new = self.shape_of(&root).ok()?;
-        // A file of nothing but servers needs one.
+        // If a file contains nothing but servers, it needs at least one to be recognized.
         if new.entries.is_empty() && !matches!(op, Op::Insert { .. }) && self.client().is_none() {
             shape::read(&root, &self.path, self.stand(), &mut Report::default())?;
         }
@@ -495,7 +496,7 @@ impl<'a> File<'a> {
         Refused::Unproven { why, snippet }
     }
 
-    /// Writes a member as the user would.
+    /// Formats a member as the user would write it.
     fn snippet(&self, key: Option<&str>, node: &Node) -> String {
         let style = splice::Style::of(self.text);
         match (self.syntax, key) {

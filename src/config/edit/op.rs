@@ -1,5 +1,5 @@
-//! One change of a tree: what an edit means, whatever the syntax. The syntaxes turn it into replacements in the text, and
-//! the proof compares it with what those did.
+//! One change of a tree: the meaning of an edit, whatever the syntax. The syntaxes turn it into replacements in the
+//! text, and the proof compares it with their effect.
 
 use crate::config::report::Place;
 use crate::config::syntax::{Member, Node, Value};
@@ -11,32 +11,32 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// The way from the root to a value.
+/// The path from the root to a value.
 pub(super) type Path = Vec<Step>;
 
 /// A change.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    /// Puts a new value into an object or a list; one that is missing or null counts as empty.
+    /// Adds a value to an object or a list; one that is missing or null counts as empty.
     Insert {
         into: Path,
-        /// The place among its siblings; `None` means the end.
+        /// The index among its siblings; `None` means the end.
         at: Option<usize>,
-        /// The key; `None` in a list.
+        /// The key; `None` for a list.
         key: Option<String>,
         node: Node,
-        /// The text to write, if it was in this file before.
+        /// The text to write, if the value was in this file before.
         source: Option<String>,
     },
     Remove(Path),
-    /// Gives a member of an object another key.
+    /// Changes the key of a member of an object.
     Rename(Path, String),
-    /// Replaces a value that is no list and no object.
+    /// Replaces a value that is neither a list nor an object.
     Set(Path, Value),
 }
 
 impl Op {
-    /// Changes a tree. Returns `None` if the change does not fit it.
+    /// Applies the change to a tree. Returns `None` if it does not fit the tree.
     pub(super) fn apply(&self, root: &Node) -> Option<Node> {
         let mut root = root.clone();
         match self {
@@ -89,7 +89,7 @@ fn find_mut<'a>(root: &'a mut Node, path: &[Step]) -> Option<&'a mut Node> {
     })
 }
 
-/// Returns the value at the end of a way.
+/// Returns the value to which a path leads.
 pub(super) fn find<'a>(root: &'a Node, path: &[Step]) -> Option<&'a Node> {
     path.iter().try_fold(root, |node, step| match (&node.value, step) {
         (Value::Object(_), Step::Key(key)) => node.get(key),
@@ -98,7 +98,7 @@ pub(super) fn find<'a>(root: &'a Node, path: &[Step]) -> Option<&'a Node> {
     })
 }
 
-/// Returns the way to this very node.
+/// Returns the path to this node, which is compared by identity.
 pub(super) fn path_to(root: &Node, wanted: &Node) -> Option<Path> {
     if std::ptr::eq(root, wanted) {
         return Some(Path::new());
@@ -115,12 +115,12 @@ pub(super) fn path_to(root: &Node, wanted: &Node) -> Option<Path> {
     }
 }
 
-/// Reports whether two trees say the same, wherever they stand.
+/// Reports whether two trees are equal, apart from the places of their values.
 pub(super) fn same(one: &Node, other: &Node) -> bool {
     same_by(one, other, true)
 }
 
-/// Reports whether two trees say the same. Unless they are `ordered`, the order of members makes no difference.
+/// Reports whether two trees are equal. Unless `ordered` is set, the order of members does not matter.
 pub(super) fn same_by(one: &Node, other: &Node, ordered: bool) -> bool {
     match (&one.value, &other.value) {
         (Value::Object(one), Value::Object(other)) => {

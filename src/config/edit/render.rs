@@ -1,18 +1,18 @@
-//! Values as text, in each syntax.
+//! Formats values as text, in each syntax.
 
 use super::op::Step;
 use super::splice::Style;
 use crate::config::syntax::{Member, Node, Value};
 
-/// A text in the quotes that all three syntaxes understand.
+/// Returns a text in the quotes that all three syntaxes understand.
 pub(super) fn quoted(text: &str) -> String {
     // Serializing a string cannot fail.
     let text = serde_json::to_string(text).unwrap_or_default();
-    // TOML allows no such character, and JSON writes it as it is.
+    // TOML does not allow this character, and JSON does not escape it.
     text.replace('\u{7f}', "\\u007f")
 }
 
-/// The languages whose lists and objects stand in brackets.
+/// The languages with lists and objects in brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     Json,
@@ -21,7 +21,7 @@ pub(super) enum Language {
 }
 
 impl Language {
-    /// Writes a value on one line.
+    /// Formats a value on one line.
     pub(super) fn inline(self, node: &Node) -> String {
         match &node.value {
             Value::Null => "null".to_owned(),
@@ -39,7 +39,7 @@ impl Language {
         }
     }
 
-    /// Writes a member of an object on one line.
+    /// Formats a member of an object on one line.
     pub(super) fn member(self, key: &str, node: &Node) -> String {
         match self {
             Self::Toml => format!("{} = {}", toml_key(key), self.inline(node)),
@@ -47,7 +47,7 @@ impl Language {
         }
     }
 
-    /// Writes a key.
+    /// Formats a key.
     pub(super) fn key(self, key: &str) -> String {
         match self {
             Self::Toml => toml_key(key),
@@ -56,7 +56,7 @@ impl Language {
     }
 }
 
-/// Writes a value as JSON, each member of an object on a line of its own. The first line is not indented.
+/// Formats a value as JSON, with each member of an object on its own line. The first line is not indented.
 pub(super) fn json_lines(node: &Node, indent: &str, style: &Style) -> String {
     match &node.value {
         Value::Object(members) if !members.is_empty() => {
@@ -72,17 +72,17 @@ pub(super) fn json_lines(node: &Node, indent: &str, style: &Style) -> String {
     }
 }
 
-/// Writes a key of TOML.
+/// Formats a key of TOML.
 pub(super) fn toml_key(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { quoted(key) }
 }
 
-/// Writes a value as a table of TOML with its own header. `head` is the way to it.
+/// Formats a value as a TOML table with its own header. `head` is the path to the table.
 pub(super) fn toml_section(head: &[String], node: &Node, is_of_list: bool, style: &Style) -> String {
     let mut head = head.to_vec();
     let mut node = node;
-    // A table that holds nothing but a table needs no header.
+    // A table that contains only another table needs no header.
     while let Some([Member { key, node: inner, .. }]) = node.members()
         && inner.members().is_some_and(|members| !members.is_empty())
         && !is_of_list
@@ -100,7 +100,7 @@ pub(super) fn toml_section(head: &[String], node: &Node, is_of_list: bool, style
     text
 }
 
-/// Writes a member, or an item of a list, as lines of YAML.
+/// Formats a member, or an item of a list, as lines of YAML.
 pub(super) fn yaml_lines(key: Option<&str>, node: &Node, indent: &str, style: &Style) -> String {
     let newline = style.newline;
     match (key, &node.value) {
@@ -125,7 +125,7 @@ pub(super) fn yaml_lines(key: Option<&str>, node: &Node, indent: &str, style: &S
     }
 }
 
-/// Returns one step of YAML's indentation, in which there are no tabs.
+/// Returns one step of indentation for YAML, which does not allow tabs.
 pub(super) fn step(style: &Style) -> &str {
     if style.unit.starts_with('\t') { "  " } else { &style.unit }
 }
@@ -137,7 +137,7 @@ fn yaml_value(node: &Node) -> String {
     }
 }
 
-/// Writes a text of YAML without quotes, if no reader can take it for anything else.
+/// Formats a text of YAML without quotes, if every reader takes it for a text then.
 pub(super) fn yaml_text(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
     let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
@@ -147,7 +147,7 @@ pub(super) fn yaml_text(text: &str) -> String {
     if is_plain { text.to_owned() } else { quoted(text) }
 }
 
-/// Returns the keys of a way; `None` if it leads through a list.
+/// Returns the keys of a path; `None` if it leads through a list.
 pub(super) fn keys(path: &[Step]) -> Option<Vec<String>> {
     let key = |step: &Step| match step {
         Step::Key(key) => Some(key.clone()),

@@ -1,5 +1,5 @@
-//! Finds the items of values in brackets, in TOML and in YAML. The text has been parsed before, so this scanner only has
-//! to find its way; where it does not, it says `None`, and nothing is edited.
+//! Finds the items of values in brackets, in TOML and in YAML. The text was parsed before, so this scanner only has to
+//! locate them; if it cannot, it returns `None`, and nothing is edited.
 
 use super::flow::{Item, Span, skip};
 use super::render::Language;
@@ -12,7 +12,7 @@ pub(super) fn value(text: &str, at: usize, language: Language) -> Option<Span> {
     Scanner { text, language }.value(at, 0)
 }
 
-/// Returns where a string in quotes ends that begins at an offset.
+/// Returns the end of the quoted string that starts at an offset.
 pub(super) fn string(text: &str, at: usize, language: Language) -> Option<usize> {
     let rest = &text[at..];
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
@@ -20,14 +20,14 @@ pub(super) fn string(text: &str, at: usize, language: Language) -> Option<usize>
         let triple = if quote == '"' { "\"\"\"" } else { "'''" };
         if let Some(body) = rest.strip_prefix(triple) {
             let end = closed(body, triple, quote == '"')?;
-            // Up to two more quotes belong to the text.
+            // Up to two more quotes belong to the string.
             let more = body[end..].bytes().take_while(|byte| *byte == quote as u8).count().min(2);
             return Some(at + 3 + end + more);
         }
     }
     let body = &rest[1..];
     if language == Language::Yaml && quote == '\'' {
-        // A quote is written twice.
+        // A doubled quote stands for one quote.
         let mut from = 0;
         loop {
             let end = from + body[from..].find('\'')?;
@@ -40,7 +40,7 @@ pub(super) fn string(text: &str, at: usize, language: Language) -> Option<usize>
     closed(body, if quote == '"' { "\"" } else { "'" }, quote == '"').map(|end| at + 1 + end)
 }
 
-/// Returns where a string ends, its closing quotes included.
+/// Returns the end of a string, including its closing quotes.
 fn closed(body: &str, quotes: &str, has_escapes: bool) -> Option<usize> {
     let bytes = body.as_bytes();
     let mut at = 0;
@@ -54,7 +54,7 @@ fn closed(body: &str, quotes: &str, has_escapes: bool) -> Option<usize> {
     None
 }
 
-/// Returns what a key in quotes, or a bare one, says.
+/// Returns the text of a key, quoted or bare.
 pub(super) fn key_text(raw: &str, language: Language) -> Option<String> {
     match raw.chars().next()? {
         '"' if language == Language::Toml => toml_text(raw),
@@ -65,7 +65,7 @@ pub(super) fn key_text(raw: &str, language: Language) -> Option<String> {
     }
 }
 
-/// Reads a string of TOML by its parser: it has escapes that JSON does not have.
+/// Reads a TOML string with the TOML parser, because it has escapes that JSON does not have.
 fn toml_text(raw: &str) -> Option<String> {
     let line = format!("k = {raw}");
     let table = toml::de::DeTable::parse(&line).ok()?;
@@ -95,7 +95,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Returns where a value without quotes ends.
+    /// Returns the end of an unquoted value.
     fn plain(&self, at: usize) -> Option<usize> {
         let rest = &self.text[at..];
         let bytes = rest.as_bytes();
@@ -138,7 +138,7 @@ impl Scanner<'_> {
     fn member(&self, at: usize, depth: usize) -> Option<Item> {
         let end = match self.text[at..].chars().next()? {
             '"' | '\'' => string(self.text, at, self.language)?,
-            // A dotted key of TOML is not edited.
+            // Dotted keys of TOML are not edited.
             _ if self.language == Language::Toml => {
                 let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
                 at + self.text[at..].find(|c| !bare(c))?

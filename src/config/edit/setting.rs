@@ -1,15 +1,15 @@
-//! Texts in a config, such as `host.join`, or an argument of a server: given a value, and given back what they had.
+//! Text values in a config, such as `host.join` or an argument of a server: sets them, and restores their old values.
 
 use super::op::{Op, Path, Step, find};
 use super::{File, Refused};
 use crate::config::syntax::{self, Node, Value, Writer};
 
-/// Returns the change that gives a setting this text.
+/// Returns the operation that sets a setting to this text.
 pub(super) fn op(file: &File<'_>, key: &[String], text: &str) -> Result<Op, Refused> {
     op_at(file, way(key), text, &shown(key))
 }
 
-/// Returns the change that gives a value this text; `shown` names it.
+/// Returns the operation that sets a value to this text; `shown` is its name in messages.
 pub(super) fn op_at(file: &File<'_>, path: Path, text: &str, shown: &str) -> Result<Op, Refused> {
     let value = Value::Text(text.to_owned());
     let Some(root) = &file.root else {
@@ -22,7 +22,7 @@ pub(super) fn op_at(file: &File<'_>, path: Path, text: &str, shown: &str) -> Res
             _ => Ok(Op::Set(path, value)),
         };
     }
-    // What is missing on the way comes with it.
+    // Objects that are missing on the path are added.
     let is_there = |count: &usize| find(root, &path[..*count]).is_some();
     let count = (0..path.len()).rev().find(is_there).unwrap_or(0);
     if path[count..].iter().any(|step| matches!(step, Step::Index(_))) {
@@ -43,7 +43,7 @@ pub(super) fn op_at(file: &File<'_>, path: Path, text: &str, shown: &str) -> Res
     Ok(Op::Insert { into: path[..count].to_vec(), at: None, key: first, node, source: None })
 }
 
-/// The trees around an edit, or the entries in them.
+/// The trees before and after an edit and now, or the entries in them.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) now: Option<&'a Node>,
@@ -51,14 +51,14 @@ pub(super) struct Around<'a> {
     pub(super) ours: Option<&'a Node>,
 }
 
-/// Returns the change that gives a setting back what it had; `None` if somebody has changed it since.
+/// Returns the operation that restores a setting's old value; `None` if someone has changed the setting since.
 pub(super) fn back(now: &File<'_>, was: &File<'_>, ours: &File<'_>, key: &[String]) -> Option<Op> {
     let path = way(key);
     let around = Around { now: now.root.as_ref(), was: was.root.as_ref(), ours: ours.root.as_ref() };
     back_at(around, &path.clone(), path)
 }
 
-/// Returns the change that gives a value back what it had. `below` leads to it from the trees, `path` from the root.
+/// Returns the operation that restores a value. `below` leads to it from these trees, `path` from the root.
 pub(super) fn back_at(around: Around<'_>, below: &[Step], path: Path) -> Option<Op> {
     let value = |node: Option<&Node>| Some(find(node?, below)?.value.clone());
     let (now, was) = (value(around.now), value(around.was));
@@ -71,7 +71,7 @@ pub(super) fn back_at(around: Around<'_>, below: &[Step], path: Path) -> Option<
     })
 }
 
-/// Returns the way to a value inside of an entry, which stands at `path`. A number counts items where there is a list.
+/// Returns the path to a value inside the entry at `path`. A number is an index if the value there is a list.
 pub(super) fn inside(entry: &Node, path: Path, at: &[String]) -> Path {
     let (mut path, mut node) = (path, Some(entry));
     for word in at {

@@ -1,10 +1,10 @@
-//! Replacements in a text, and what the text around them looks like: line ends, indentation, lines.
+//! Replacements in a text, and the style of the text around them: line ends, indentation, lines.
 //!
 //! **Invariant:** [`apply`] keeps every byte outside of the replaced ranges.
 
 use std::ops::Range;
 
-/// A range of a text, and what stands there instead.
+/// A range of a text, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) at: Range<usize>,
@@ -60,7 +60,7 @@ impl Style {
             let is_code = !rest.trim_end().is_empty() && !rest.starts_with(['*', '#', '/']);
             (is_code && rest.len() < line.len()).then(|| &line[..line.len() - rest.len()])
         });
-        // Deeper than that is an alignment, not a step.
+        // A deeper indentation is an alignment, not a step.
         let unit = match indented {
             Some(indent) if indent.starts_with('\t') => "\t",
             Some(indent) if indent.len() <= 8 => indent,
@@ -70,23 +70,23 @@ impl Style {
     }
 }
 
-/// Returns where the line of an offset starts.
+/// Returns the start of the line that contains an offset.
 pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns where the next line starts.
+/// Returns the start of the next line.
 pub(super) fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// Returns the blanks with which the line of an offset begins.
+/// Returns the blanks at the start of the line that contains an offset.
 pub(super) fn indent(text: &str, at: usize) -> &str {
     let line = &text[line_start(text, at)..];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Reports whether only blanks stand before an offset on its line.
+/// Reports whether only blanks precede an offset on its line.
 pub(super) fn begins_line(text: &str, at: usize) -> bool {
     text[line_start(text, at)..at].bytes().all(|byte| matches!(byte, b' ' | b'\t'))
 }

@@ -1,8 +1,8 @@
-//! Edits of TOML. A file is a list of statements, headers and pairs; each has its lines. An edit of a table touches the
-//! statements below it, wherever they stand, and an edit inside of a value is one in brackets.
+//! Edits of TOML. A file is a list of statements: headers and pairs, each with its lines. An edit of a table changes
+//! the statements that belong to it, wherever they are, and an edit inside a value is an edit in brackets.
 //!
-//! `toml_edit` would write the whole file anew: it makes LF of CRLF, puts a new table between a table and its sub-table,
-//! and drops the comment above the first table together with that.
+//! `toml_edit` would rewrite the whole file: it turns CRLF into LF, puts a new table between a table and its sub-table,
+//! and removes the comment above the first table together with that table.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::config::syntax::Node;
 /// A header, or a key with its value.
 #[derive(Debug)]
 struct Statement {
-    /// Its lines, with the line end.
+    /// Its lines, including the line ends.
     lines: Range<usize>,
     path: Path,
-    /// For each step of the path, where this statement writes it.
+    /// For each step of the path, the range where this statement writes it.
     written: Vec<Option<Range<usize>>>,
-    /// The value of a pair.
+    /// The range of the value, if this is a pair.
     value: Option<Range<usize>>,
 }
 
@@ -30,7 +30,7 @@ struct Statement {
 pub(super) fn splices(text: &str, path: &[Step], op: &Op) -> Option<Vec<Splice>> {
     let style = Style::of(text);
     let file = File { text, style: &style, statements: statements(text)? };
-    // Values in brackets that hold the place of the change, or the object that gets a new member.
+    // Values in brackets that contain the changed value, or the object that gets a new member.
     let inside = |statement: &&Statement| {
         let is_within = path.starts_with(&statement.path);
         let is_target = statement.path.len() == path.len() && !matches!(op, Op::Insert { .. });
@@ -62,7 +62,7 @@ pub(super) fn splices(text: &str, path: &[Step], op: &Op) -> Option<Vec<Splice>>
     }
 }
 
-/// Returns the text of an item: its lines, if they stand together, or its place in a value.
+/// Returns the text of an item: its lines, if they are adjacent, or its range in a value.
 pub(super) fn source(text: &str, path: &Path) -> Option<String> {
     let style = Style::of(text);
     let file = File { text, style: &style, statements: statements(text)? };
@@ -86,7 +86,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// Returns the statements of an item, grouped by those that follow each other.
+    /// Returns the statements of an item, grouped into adjacent ones.
     fn runs(&self, path: &[Step]) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for (at, _) in self.statements.iter().enumerate().filter(|(_, statement)| statement.path.starts_with(path)) {
@@ -107,7 +107,7 @@ impl File<'_> {
         let (_, container) = path.split_last()?;
         let runs = self.runs(path);
         let stays = |statement: &Statement| statement.path.starts_with(container) && !statement.path.starts_with(path);
-        // A table without statements would be gone. A host with no servers left has its empty table.
+        // A table without statements would disappear. If no servers are left, their empty table stays.
         let mut left = match self.statements.iter().any(stays) || container.is_empty() {
             true => String::new(),
             false => {
@@ -137,7 +137,7 @@ impl File<'_> {
         (!splices.is_empty()).then_some(splices)
     }
 
-    /// Writes a new table behind the last one of its container.
+    /// Adds a new table after the last one of its container.
     fn section(&self, into: &[Step], key: Option<&str>, node: &Node) -> Option<Vec<Splice>> {
         let mut head = render::keys(into)?;
         head.extend(key.map(str::to_owned));
@@ -145,16 +145,16 @@ impl File<'_> {
         Some(vec![self.placed(self.end(into), &section)])
     }
 
-    /// Returns where a table may begin behind all statements of a container.
+    /// Returns where a table may start after all statements of a container.
     fn end(&self, container: &[Step]) -> usize {
         let last = self.statements.iter().rposition(|statement| statement.path.starts_with(container));
         let Some(last) = last.filter(|_| !container.is_empty()) else { return self.text.len() };
-        // Pairs that follow would belong to the new table.
+        // Pairs that follow would become part of the new table.
         let rest = self.statements[last + 1..].iter().take_while(|statement| statement.value.is_some()).count();
         self.statements[last + rest].lines.end
     }
 
-    /// Puts a table at the start of a line, with a blank line between it and others.
+    /// Inserts a table at the start of a line, with a blank line between it and other tables.
     fn placed(&self, at: usize, section: &str) -> Splice {
         let newline = self.style.newline;
         let (before, after) = (&self.text[..at], &self.text[at..]);
@@ -173,7 +173,7 @@ impl File<'_> {
         Splice::insert(at, with)
     }
 
-    /// Writes a pair into a table, behind the pairs that it has.
+    /// Adds a pair to a table, after its existing pairs.
     fn pair(&self, into: &[Step], key: &str, node: &Node) -> Option<Vec<Splice>> {
         let newline = self.style.newline;
         let is_direct = |statement: &&Statement| {
@@ -181,7 +181,7 @@ impl File<'_> {
         };
         let (at, head) = match self.statements.iter().rfind(is_direct) {
             Some(pair) => {
-                // Its keys but for the last, as it writes them: `files.` of `files.command`.
+                // The keys before its last one, as the file writes them: `files.` of `files.command`.
                 let last = pair.written.last()?.clone()?;
                 let first = pair.written.iter().flatten().next()?;
                 let start = line_start(self.text, first.start);
@@ -198,7 +198,7 @@ impl File<'_> {
         Some(vec![Splice::insert(at, line)])
     }
 
-    /// Puts lines back that stood there before.
+    /// Restores lines that were removed.
     fn put_back(&self, into: &[Step], at: Option<usize>, source: &str) -> Option<Vec<Splice>> {
         let is_section = source.trim_start().starts_with('[');
         let mut names: Vec<&Step> = Vec::new();
@@ -232,7 +232,7 @@ impl File<'_> {
     }
 }
 
-/// Returns how many bytes the blank lines at the start of a text take.
+/// Returns the length in bytes of the blank lines at the start of a text.
 fn blank_lines(text: &str) -> usize {
     let lines = text.split_inclusive('\n').take_while(|line| line.trim().is_empty());
     lines.map(str::len).sum()
@@ -282,7 +282,7 @@ fn statements(text: &str) -> Option<Vec<Statement>> {
     Some(found)
 }
 
-/// Returns the way to the table that a header opens, and where the header writes each step.
+/// Returns the path of the table that a header opens, and the range in the header for each step.
 fn table(
     keys: Vec<(String, Range<usize>)>,
     is_list: bool,
@@ -307,7 +307,7 @@ fn table(
 
 type Keys = Vec<(String, Range<usize>)>;
 
-/// Reads a dotted key, and returns where it ends.
+/// Parses a dotted key, and returns where it ends.
 fn keys(text: &str, mut at: usize) -> Option<(Keys, usize)> {
     let mut found = Keys::new();
     loop {

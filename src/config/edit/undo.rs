@@ -1,4 +1,4 @@
-//! Takes one edit back in a text that somebody has changed since: only that edit is reversed, with the same proof.
+//! Undoes one edit in a text that may have changed since: only that edit is reversed, with the same proof.
 
 use std::path::Path as FilePath;
 
@@ -11,28 +11,28 @@ use crate::config::LoadRequest;
 use crate::config::report::Place;
 use crate::config::syntax::{Node, Value};
 
-/// An edit that was made.
+/// A record of an edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// The name of the server before the edit.
     pub name: String,
-    /// What was done with it.
+    /// What the edit changed.
     pub what: What,
 }
 
-/// What an edit did.
+/// What an edit changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum What {
     /// It added the server.
     Add,
-    /// It took the server out.
+    /// It removed the server.
     Remove,
-    /// It gave the server this name.
+    /// It renamed the server to this.
     Rename(String),
-    /// It turned the server on.
+    /// It enabled the server.
     Enable,
-    /// It turned the server off.
+    /// It disabled the server.
     Disable,
     /// It changed this setting below `host`.
     Setting(Vec<String>),
@@ -41,7 +41,7 @@ pub enum What {
 }
 
 impl Done {
-    /// Returns the edit that takes this one back.
+    /// Returns the record of the edit that undoes this one.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let (name, what) = match &self.what {
@@ -57,19 +57,19 @@ impl Done {
     }
 }
 
-/// The texts around an edit.
+/// The texts before and after an edit.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// The text before it.
     pub before: &'a str,
-    /// The text that it made.
+    /// The text after it.
     pub after: &'a str,
 }
 
-/// Reverses several edits of a text, the last one first.
+/// Reverses several edits of a text, starting with the last one.
 ///
 /// # Errors
-/// If one of the entries has changed since, or a reversal cannot be proven.
+/// Fails if one of the entries has changed since, or a reversal cannot be proven.
 pub fn revert_all(
     now: &str,
     texts: Around<'_>,
@@ -80,10 +80,10 @@ pub fn revert_all(
     done.iter().rev().try_fold(now.to_owned(), |now, done| Ok(revert(&now, texts, file, request, done)?.text))
 }
 
-/// Reverses an edit in the text as it is now.
+/// Reverses an edit in the current text.
 ///
 /// # Errors
-/// If the entry has changed since, or the reversal cannot be proven.
+/// Fails if the entry has changed since, or the reversal cannot be proven.
 pub fn revert(
     now: &str,
     texts: Around<'_>,
@@ -99,7 +99,7 @@ pub fn revert(
     let ops: Vec<Op> = match &done.what {
         What::Add => {
             let (entry, ours) = (now.entry(&shape, &name)?, new.entry(&new_shape, &name)?);
-            // A client may write the members in another order.
+            // A client may have reordered the members.
             if !same_by(entry.node, ours.node, false) {
                 return Err(changed());
             }
@@ -147,8 +147,8 @@ pub fn revert(
     }
 }
 
-/// Returns the changes that bring an entry back, the best one first: at its old place and as it was written, else as a
-/// new entry.
+/// Returns the operations that restore an entry, the preferred one first: in its old position and as it was written,
+/// else as a new entry.
 fn back(old: &File<'_>, now: &File<'_>, path: &Path, node: &Node) -> Result<Vec<Op>, Refused> {
     let (last, parent) = path.split_last().ok_or_else(|| Refused::Elsewhere("the file is one entry".to_owned()))?;
     let missing = || Refused::Elsewhere("the file has no place for it any more".to_owned());
@@ -172,7 +172,7 @@ fn back(old: &File<'_>, now: &File<'_>, path: &Path, node: &Node) -> Result<Vec<
     Ok(vec![op(Some(at), source), op(Some(at), None), op(None, None)])
 }
 
-/// Returns the change that gives a switch its old value back; `None` if somebody else has changed it.
+/// Returns the operation that restores an enabling or disabling member; `None` if it was changed since.
 fn switch_back(path: &Path, now: &Node, was: &Node, ours: &Node) -> Option<Op> {
     let keys = ["enabled", "isActive", "disabled"];
     let key =

@@ -1,7 +1,8 @@
-//! Edits of YAML. Blocks are found by their indentation; a value in brackets is edited as one.
+//! Edits of YAML. Blocks are found by their indentation; a value in brackets is edited as in the other syntaxes.
 //!
-//! The parser of the reader tells no places, so this file has its own map of the text. What it does not know (several
-//! documents, keys with `?`, an anchor in front of a key) it does not edit, and the proof finds whatever it takes wrongly.
+//! The reader's parser does not state where values are, so this file maps the text itself. It does not edit what it
+//! does not know (several documents, keys with `?`, an anchor before a key), and the proof catches anything that it
+//! misreads.
 
 use std::ops::Range;
 
@@ -15,18 +16,18 @@ use crate::config::syntax::{Node, Value};
 /// A value of a block.
 #[derive(Debug)]
 enum Found {
-    /// A mapping or a sequence in lines.
+    /// A mapping or a sequence in block style.
     Block(Block),
     /// A value in brackets.
     Flow(Span),
     Scalar(Range<usize>),
-    /// Nothing: null.
+    /// No value, which means null.
     Empty,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// The column where its keys or dashes stand.
+    /// The column of its keys or dashes.
     column: usize,
     items: Vec<Item>,
 }
@@ -34,10 +35,10 @@ struct Block {
 /// A member of a mapping, or an item of a sequence.
 #[derive(Debug)]
 struct Item {
-    /// From its key or dash to the end of its last line.
+    /// The range from its key or dash to the end of its last line.
     at: Range<usize>,
     key: Option<(String, Range<usize>)>,
-    /// Right behind the colon, or the dash.
+    /// The offset right after the colon or the dash.
     sign: usize,
     value: Found,
 }
@@ -93,7 +94,8 @@ struct Edit<'a> {
 }
 
 impl Edit<'_> {
-    /// Follows `path` to the place of the change. `found` is the value of `holder`. Returns `None` if there is no such place.
+    /// Follows `path` to the value that changes. `found` is the value of `holder`. Returns `None` if there is no such
+    /// value.
     fn below(&self, found: &Found, holder: Option<&Item>, path: &[Step]) -> Option<Vec<Splice>> {
         let block = match found {
             Found::Flow(span) => {
@@ -136,7 +138,7 @@ impl Edit<'_> {
         path.is_empty().then(|| vec![Splice::replace(at.clone(), with)])
     }
 
-    /// Gives a key without a value one.
+    /// Gives a value to a key that has none.
     fn empty(&self, holder: &Item, path: &[Step]) -> Option<Vec<Splice>> {
         let Op::Insert { .. } = self.op else { return None };
         let outer = indent(self.text, holder.at.start);
@@ -162,7 +164,7 @@ impl Edit<'_> {
         begins_line(self.text, first).then(|| vec![Splice::insert(line_start(self.text, first), lines)])
     }
 
-    /// Puts lines at the start of a line.
+    /// Inserts lines at the start of a line.
     fn lines(&self, at: usize, lines: &str) -> Splice {
         let is_start = at == 0 || self.text[..at].ends_with('\n');
         Splice::insert(at, format!("{}{lines}", if is_start { "" } else { self.style.newline }))
@@ -171,7 +173,7 @@ impl Edit<'_> {
     fn remove(&self, block: &Block, at: usize, holder: Option<&Item>) -> Option<Vec<Splice>> {
         let item = block.items.get(at)?;
         if block.items.len() == 1 {
-            // Without lines of its own the value would be null.
+            // Without its lines the value would be null.
             let nothing = if item.key.is_some() { " {}" } else { " []" };
             let lines = line_start(self.text, item.at.start)..item.at.end;
             let is_own_line = begins_line(self.text, item.at.start);
@@ -180,19 +182,19 @@ impl Edit<'_> {
         if begins_line(self.text, item.at.start) {
             return Some(vec![Splice::delete(line_start(self.text, item.at.start)..item.at.end)]);
         }
-        // The first key of an item stands behind its dash.
+        // The first key of an item follows its dash on the same line.
         let next = block.items.get(at + 1)?;
         Some(vec![Splice::delete(item.at.start..next.at.start)])
     }
 }
 
-/// Makes lines end like lines.
+/// Makes a text end with a line end.
 fn ended(source: &str, style: &Style) -> String {
-    // Blank lines at the end may belong to a text.
+    // Trailing blank lines may belong to a text value.
     if source.ends_with('\n') { source.to_owned() } else { format!("{source}{}", style.newline) }
 }
 
-/// Maps a text. Returns `None` for what this file does not know.
+/// Maps a text. Returns `None` if it contains something that this file does not know.
 fn document(text: &str) -> Option<Found> {
     let mut map = Map { text, at: 0 };
     map.next();
@@ -215,7 +217,7 @@ fn document(text: &str) -> Option<Found> {
     (map.at == text.len()).then_some(found)
 }
 
-/// Goes through a text.
+/// Maps a text while passing through it.
 struct Map<'a> {
     text: &'a str,
     at: usize,
@@ -225,17 +227,18 @@ struct Map<'a> {
 const DEPTH: usize = 128;
 
 impl Map<'_> {
-    /// Goes to the next content, past blank lines and comments.
+    /// Skips blank lines and comments up to the next content.
     fn next(&mut self) {
         self.at = flow::skip(self.text, self.at, Language::Yaml);
     }
 
-    /// Returns the column of the current place.
+    /// Returns the column of the current position.
     fn column(&self) -> usize {
         self.at - line_start(self.text, self.at)
     }
 
-    /// Maps what begins here, and goes past it. The lines of a scalar are those deeper than `outer`.
+    /// Maps the value that starts here, and moves past it. The lines of a scalar are those indented deeper than
+    /// `outer`.
     fn node(&mut self, outer: usize, depth: usize) -> Option<Found> {
         let rest = &self.text[self.at..];
         if depth > DEPTH || rest.starts_with("...") || rest.starts_with("--- ") {
@@ -250,7 +253,7 @@ impl Map<'_> {
         self.inline(outer)
     }
 
-    /// Returns the key that stands here, and where its colon is.
+    /// Returns the key at this position, and where its colon is.
     fn key(&self) -> Option<(String, Range<usize>, usize)> {
         let rest = &self.text[self.at..];
         let line = &rest[..line_end(rest, 0)];
@@ -302,7 +305,7 @@ impl Map<'_> {
         }
     }
 
-    /// Goes to the next content. Reports whether that belongs to the block at this column.
+    /// Moves to the next content. Reports whether it belongs to the block at this column.
     fn goes_on(&mut self, column: usize) -> Option<bool> {
         self.next();
         let rest = &self.text[self.at..];
@@ -313,7 +316,7 @@ impl Map<'_> {
         (self.column() == column && begins_line(self.text, self.at)).then_some(true)
     }
 
-    /// Maps the value behind a colon or a dash. Also returns where something could be written behind that sign.
+    /// Maps the value after a colon or a dash. Also returns where something could be inserted after that sign.
     fn value(&mut self, column: usize, is_member: bool, depth: usize) -> Option<(Found, usize)> {
         let mut sign = self.at;
         loop {
@@ -329,7 +332,7 @@ impl Map<'_> {
         if !rest.is_empty() && !rest.starts_with(['\n', '\r', '#']) {
             let found = match is_member {
                 true => self.inline(column)?,
-                // `- key: value` and `- - value` begin a block on the line of the dash.
+                // `- key: value` and `- - value` start a block on the line of the dash.
                 false => self.node(column, depth + 1)?,
             };
             return Some((found, sign));
@@ -338,7 +341,7 @@ impl Map<'_> {
         self.next();
         let rest = &self.text[self.at..];
         let is_deeper = !rest.is_empty() && self.column() > column;
-        // A sequence may stand at the column of its key.
+        // A sequence may be at the column of its key.
         let is_beside = is_member && self.column() == column && is_dash(rest);
         if is_deeper || is_beside {
             return Some((self.node(column, depth + 1)?, sign));
@@ -347,7 +350,7 @@ impl Map<'_> {
         Some((Found::Empty, sign))
     }
 
-    /// Maps a value that is no block, and goes past it.
+    /// Maps a value that is not a block, and moves past it.
     fn inline(&mut self, column: usize) -> Option<Found> {
         let start = self.at;
         match self.text[start..].chars().next()? {
@@ -382,8 +385,8 @@ impl Map<'_> {
         }
     }
 
-    /// Goes past the lines of a scalar that follow its first one: those that are deeper than this column. Returns where
-    /// the blank lines behind them end.
+    /// Skips the lines of a scalar after its first one: those indented deeper than this column. Returns the end of the
+    /// blank lines after them.
     fn deeper_lines(&mut self, column: usize, is_block: bool) -> usize {
         let mut at = if is_block { self.at } else { line_end(self.text, self.at) };
         while at < self.text.len() {
@@ -392,7 +395,7 @@ impl Map<'_> {
             let body = line.trim_start_matches(' ');
             let is_blank = body.trim().is_empty();
             let is_comment = !is_block && body.starts_with('#');
-            // At the root, a scalar's lines need no indentation; none is edited there.
+            // At the root, lines of a scalar need no indentation; such scalars are not edited.
             if !is_blank && (line.len() - body.len() <= column || is_comment) {
                 break;
             }
@@ -404,9 +407,9 @@ impl Map<'_> {
         at
     }
 
-    /// Goes past the line on which a value ends, and returns where that is.
+    /// Moves past the line on which a value ends, and returns that position.
     fn finish(&mut self, value: &Found) -> usize {
-        // What follows a block was looked at to find its end.
+        // The position is already past a block, because its end was found by looking at what follows.
         if let Found::Block(Block { items, .. }) = value
             && let Some(last) = items.last()
         {
@@ -427,7 +430,7 @@ fn ends_key(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with([' ', '\t', '\n', '\r'])
 }
 
-/// Returns how long a scalar without quotes is on its line.
+/// Returns the length of an unquoted scalar on its line.
 fn plain_end(line: &str) -> usize {
     let end = line.find(" #").unwrap_or(line.len());
     line[..end].trim_end().len()

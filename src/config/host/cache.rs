@@ -1,4 +1,4 @@
-//! `host.cache`: how much is kept of the answers that calls may be given again, and for how long reads are.
+//! `host.cache`: how much of servers' answers to calls and reads is cached, and for how long.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::super::keys::keys;
 const MIB: usize = 1 << 20;
 
 keys! {
-    /// How much is kept of the answers of servers. `cache` of a tool says which answers of tools are.
+    /// How much of servers' answers is cached. The setting `cache` of a tool says which of its answers are.
     ///
     /// ```
     /// use std::time::Duration;
@@ -20,11 +20,12 @@ keys! {
     /// ```
     #[non_exhaustive]
     pub struct AnswerCache {
-        /// The size of all answers together. Beyond that, the least recently used go first.
+        /// The total size of all cached answers. If it is exceeded, the least recently used are removed.
         size: positive_size -> usize = 64 * MIB,
-        /// The size of one answer. A larger one is not kept.
+        /// The largest answer that is cached.
         entry: positive_size -> usize = MIB,
-        /// How long the contents of resources are kept; 0 means never. A server of 2026-07-28 says for each how long.
+        /// How long the contents of resources are cached; 0 means never. A 2026-07-28 server states this for each
+        /// result.
         reads: time -> Duration = Duration::ZERO,
     }
 }

@@ -22,11 +22,11 @@ words! {
         /// All of them.
         #[default]
         Full = "full",
-        /// Two or three tools of the host, which find and call the others.
+        /// Two or three tools of the host itself, with which a client finds and calls the others.
         Search = "search",
-        /// As `search`, and a tool of the host that runs scripts, which call the others.
+        /// Like `search`, and a tool of the host that runs scripts, which call the others.
         Code = "code",
-        /// As `search` where the full list is too large for the client, else as `full`.
+        /// Like `search` if the full list is too large for the client, else like `full`.
         Auto = "auto",
     }
 }
@@ -39,7 +39,7 @@ words! {
         Off = "off",
         /// What models do not need: `$schema`, titles in schemas, examples, output schemas.
         Light = "light",
-        /// That, and the ends of long descriptions.
+        /// The same as `light`, and the ends of long descriptions.
         Tight = "tight",
     }
 }
@@ -62,13 +62,13 @@ pub struct CatalogSettings {
     pub budget: usize,
     /// How many tools a full list may have.
     pub max_tools: usize,
-    /// Tools that are listed in `search`, too.
+    /// Tools that are listed in `search` mode, too.
     pub always: Vec<Selector>,
     /// How much of the definitions a full list leaves out.
     pub compact: Compact,
-    /// Globs over the names of clients that search by themselves: `auto` gives them the full list.
+    /// Globs over the names of clients with a tool search of their own: `auto` gives them the full list.
     pub native: Vec<String>,
-    /// What scripts may do, in `code`.
+    /// What scripts may do, in `code` mode.
     pub code: Code,
 }
 
@@ -87,12 +87,12 @@ impl Default for CatalogSettings {
 }
 
 impl CatalogSettings {
-    /// Reports whether lists are as servers wrote them.
+    /// Reports whether lists are sent as servers wrote them.
     pub(crate) fn is_plain(&self) -> bool {
         self.mode == CatalogMode::Full && self.compact == Compact::Off
     }
 
-    /// Reports whether a client of this name searches by itself.
+    /// Reports whether a client with this name has a tool search of its own.
     pub(crate) fn is_native(&self, client: &str) -> bool {
         self.native.iter().any(|glob| is_match(glob, client))
     }
@@ -147,7 +147,7 @@ pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report:
     }
 }
 
-/// Reads `catalog` of a view: what it does not say is as in `host.catalog`.
+/// Reads `catalog` of a view. Settings that it does not give are those of `host.catalog`.
 pub(super) fn of_view(host: &CatalogSettings, field: &Field<'_>, report: &mut Report) -> CatalogSettings {
     let mut own = host.clone();
     own.read(field, report);
@@ -167,7 +167,7 @@ impl HostSettings {
         self.views.get(view).and_then(|view| view.catalog.as_ref()).unwrap_or(&self.catalog)
     }
 
-    /// Reports whether any list is other than servers wrote it.
+    /// Reports whether any list differs from what servers wrote.
     pub(crate) fn has_catalogs(&self) -> bool {
         let of_views = self.views.values().filter_map(|view| view.catalog.as_ref());
         !of_views.chain([&self.catalog]).all(CatalogSettings::is_plain)
@@ -175,7 +175,7 @@ impl HostSettings {
 }
 
 impl Config {
-    /// Says of each view in whose code mode scripts can call no tool, because none is trusted to only read.
+    /// Returns a message for each view whose scripts can call no tool, because no tool is trusted to be read-only.
     ///
     /// ```
     /// assert!(mcp_host::Config::default().idle_scripts().is_empty());

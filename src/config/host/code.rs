@@ -1,4 +1,4 @@
-//! `code` of a catalog: what the scripts may do that `run_script` runs.
+//! `code` of a catalog: the limits of the scripts that the tool `run_script` runs.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ const MIB: usize = 1 << 20;
 words! {
     /// Which tools scripts may call.
     pub enum ScriptTools {
-        /// Those that the config says to only read, or that say so at a server whose word counts.
+        /// Tools that the config says are read-only, and those that say so themselves if their server's annotations are
+        /// trusted.
         #[default]
         Read = "read",
-        /// All that their client may call.
+        /// All tools that the client may call.
         All = "all",
     }
 }
@@ -35,17 +36,17 @@ keys! {
     pub strict struct Code {
         /// Which tools they may call.
         tools: word -> ScriptTools = ScriptTools::Read,
-        /// How long one may run, with all its calls.
+        /// How long one script may run, including all its calls.
         time: positive_time -> Duration = Duration::from_secs(60),
-        /// How long one may compute.
+        /// How much processor time one script may use.
         cpu: positive_time -> Duration = Duration::from_secs(5),
-        /// How many bytes its objects may have.
+        /// How many bytes the objects of a script may have.
         memory: positive_size -> usize = 64 * MIB,
-        /// How many calls it may make.
+        /// How many calls one script may make.
         calls: positive_count -> usize = 100,
-        /// How many of its calls run at once; the others wait.
+        /// How many calls of one script run at once; the others wait.
         parallel: positive_count -> usize = 8,
-        /// How many bytes its log may have, and how many what it returns.
+        /// How many bytes the log of a script may have, and how many its result.
         output: positive_size -> usize = 64 * KIB,
         /// How many scripts run at once; four times as many may wait.
         scripts: positive_count -> usize = 4,
@@ -54,11 +55,11 @@ keys! {
 
 /// The least memory with which the engine starts.
 const LEAST: usize = 2 * MIB;
-/// The most memory. What a script gets and says travels in frames whose length has 32 bits.
+/// The most memory. Messages to and from a script travel in frames with a 32-bit length.
 const MOST: usize = 1 << 30;
 
 impl Code {
-    /// Refuses settings with which no script can run.
+    /// Refuses settings with which no script could run.
     pub(super) fn check(&mut self, field: &Field<'_>, report: &mut Report) {
         let path = |key: &str| format!("{}.{key}", field.path);
         if !(LEAST..=MOST).contains(&self.memory) {
@@ -73,7 +74,7 @@ impl Code {
     }
 }
 
-/// Reports whether this build runs scripts. If it does not, a config that wants them is refused.
+/// Reports whether this build can run scripts. If it cannot, refuses the config that asks for it.
 pub(super) fn is_built(field: &Field<'_>, report: &mut Report) -> bool {
     let is_built = cfg!(all(unix, feature = "script"));
     if !is_built {

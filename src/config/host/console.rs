@@ -1,4 +1,4 @@
-//! `host.console`: to whom the endpoint serves the page, which shows what goes on and calls tools.
+//! `host.console`: who may open the page of the endpoint, which shows what the host does and calls tools.
 
 #[cfg(feature = "server")]
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use super::super::fields::Fields;
 use super::super::report::Report;
 use super::HostSettings;
 
-/// To whom the endpoint serves the page at `/`. What the page shows needs a session, which `mcp-host open` begins.
+/// Who may open the page at `/`. To see its content takes a session, which `mcp-host open` begins.
 ///
 /// ```
 /// use mcp_host::config::{Console, HostSettings};
@@ -17,20 +17,20 @@ use super::HostSettings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Console {
-    /// To browsers of this machine that no proxy stands before.
+    /// Browsers on this machine that are not behind a proxy.
     #[default]
     Local,
-    /// To whoever may reach the endpoint.
+    /// Everyone who may reach the endpoint.
     On,
-    /// To nobody.
+    /// Nobody.
     Off,
 }
 
 impl HostSettings {
-    /// Returns the address of the page of an endpoint that listens there, as browsers of this machine reach it.
+    /// Returns the URL at which browsers on this machine open the page of an endpoint that listens on this address.
     ///
     /// # Errors
-    /// With one sentence, if the config allows no page there.
+    /// Fails with one sentence if the config allows no page there.
     #[cfg(feature = "server")]
     pub(crate) fn page_at(&self, listen: SocketAddr) -> Result<String, &'static str> {
         let is_reachable = listen.ip().is_loopback() || listen.ip().is_unspecified();

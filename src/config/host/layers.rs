@@ -1,6 +1,6 @@
 //! Which source of host settings wins; each source is a layer. figment parses the variables, and merges the layers.
-//! Each value keeps its place in its own layer. The rules of the policy are those of all layers together: a file that
-//! took away a rule of another one would leave open what the user believes closed.
+//! Each value keeps its place in its own layer. The rules of the policy are those of all layers together: if one file
+//! could remove the rules of another, something would stay open that the user believes closed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

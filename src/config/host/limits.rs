@@ -52,7 +52,8 @@ keys! {
         sessions_per_principal: positive_count -> usize = 64,
         /// Sessions of all clients.
         sessions: positive_count -> usize = 1024,
-        /// How long a client's session may be idle before it leaves memory. Its client can take it up again (`host.sessionLife`).
+        /// How long a client's session may be idle before it leaves memory. The client can resume it
+        /// (`host.sessionLife`).
         session_idle: positive_time -> Duration = seconds(15 * 60),
         /// How long it may take to fetch all pages of one server's tool list and its other lists.
         list_time: positive_time -> Duration = seconds(30),
@@ -72,7 +73,7 @@ keys! {
         leases_per_server: positive_count -> usize = 64,
         /// Connections to all servers.
         leases: positive_count -> usize = 512,
-        /// Calls of one principal that wait for a client without a session to send what the server has asked of it.
+        /// Calls of one principal that wait until a client without a session answers a question of the server.
         parked_per_principal: positive_count -> usize = 64,
         /// All calls that are held for clients without a session, whether they wait for the client or run.
         parked: positive_count -> usize = 1024,
@@ -80,8 +81,7 @@ keys! {
         rate_keys: positive_count -> usize = 16384,
         /// The number of resources that one client may watch.
         subscriptions: positive_count -> usize = 1000,
-        /// The length in bytes of a URI in a client's request; also that of a cursor, and of the name of what to
-        /// complete for.
+        /// The length in bytes of a URI, of a cursor, and of the name in a completion request of a client.
         uri: positive_size -> usize = 8 * 1024,
         /// The number of headers of one request to our endpoint.
         headers: header_count -> usize = 100,
@@ -110,9 +110,9 @@ keys! {
         views: positive_count -> usize = 64,
         /// The number of rules (`host.policy.rules`).
         rules: positive_count -> usize = 1000,
-        /// The size of all results that were cut and can be read on, of all principals (`host.results`).
+        /// The total size of the stored rests of shortened results, of all principals (`host.results`).
         results: positive_size -> usize = 256 * MIB,
-        /// The size of all lists of servers that are kept for the next start (`STATE/offers`).
+        /// The total size of the lists that are saved for the next start (`STATE/offers`).
         offers: positive_size -> usize = 32 * MIB,
         /// The number of calls that are kept for `mcp-host calls`; their arguments never are.
         calls: positive_count -> usize = 1000,

@@ -1,4 +1,4 @@
-//! `host.merge`: servers whose equal tools are listed once.
+//! `host.merge`: groups of servers whose equal tools are listed once.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ const KEYS: [&str; 2] = ["argument", "servers"];
 pub struct Merge {
     /// Globs over the aliases of servers.
     pub servers: Vec<String>,
-    /// The name of the argument that says which server is meant.
+    /// The name of the argument that selects the server.
     pub argument: String,
 }
 
 impl Merge {
-    /// Makes a group of the servers whose aliases these globs match.
+    /// Creates a group of the servers whose aliases match these globs.
     pub fn new<I: IntoIterator<Item: Into<String>>>(servers: I, argument: &str) -> Self {
         Self { servers: servers.into_iter().map(Into::into).collect(), argument: argument.to_owned() }
     }
@@ -42,8 +42,8 @@ impl Merge {
 }
 
 impl HostSettings {
-    /// Adds a group of servers whose equal tools are listed once. Its name stands in front of their names, as the alias of
-    /// a server would.
+    /// Adds a group of servers whose equal tools are listed once. The group's name is the prefix of these tools' names,
+    /// in place of the alias of a server.
     #[must_use]
     pub fn merge(mut self, group: &str, merge: Merge) -> Self {
         self.merge.insert(group.to_owned(), merge);

@@ -1,4 +1,4 @@
-//! `host.metrics`: what may be scraped, and by whom.
+//! `host.metrics`: which metrics may be scraped, and by whom.
 
 use std::fmt;
 
@@ -20,12 +20,11 @@ use super::access;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Whether there are any. If not, the endpoint answers 404, as it does at any unknown path.
+    /// Whether metrics are served. If not, the endpoint answers 404, as it does for any unknown path.
     pub enabled: bool,
-    /// Globs over names of tools: those that match have series of their own. The names are the servers' own, or those
-    /// that clients see.
+    /// Globs over the names of tools, as servers or as clients know them: tools that match have their own series.
     pub tools: Vec<String>,
-    /// The SHA-256 of a token that opens `/metrics` and nothing else.
+    /// The SHA-256 of a token that gives access to `/metrics` and nothing else.
     pub hash: Option<[u8; 32]>,
 }
 
@@ -36,19 +35,19 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Serves none.
+    /// Serves no metrics.
     #[must_use]
     pub fn off() -> Self {
         Self { enabled: false, ..Self::default() }
     }
 
-    /// Counts tools that match one of these globs one by one.
+    /// Counts each tool that matches one of these globs separately.
     #[must_use]
     pub fn tools(self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { tools: globs.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Serves them to whoever has this token, too.
+    /// Also serves metrics to clients with this token.
     #[must_use]
     pub fn token(self, token: &str) -> Self {
         Self { hash: Some(Sha256::digest(token).into()), ..self }
@@ -63,7 +62,7 @@ impl fmt::Debug for Metrics {
 
 const MINT: &str = "run `mcp-host token --metrics`, and put the line that it prints here";
 
-/// Reads `host.metrics`. `auth` is who else may call.
+/// Reads `host.metrics`. `auth` says how other clients authenticate.
 pub(super) fn read(field: &Field<'_>, auth: &HostAuth, report: &mut Report) -> Option<Metrics> {
     let mut fields = field.fields(report)?;
     let mut metrics = Metrics::default();

@@ -120,7 +120,7 @@ pub struct HostSettings {
     pub listen: SocketAddr,
     /// How long a client's first list request waits for servers that are still starting.
     pub startup_wait: Duration,
-    /// How long a call may be silent before the client gets progress of the host itself, if it wants progress. 0 means
+    /// How long a call may be silent before the host itself sends progress to a client that wants progress; 0 means
     /// never.
     pub heartbeat: Duration,
     /// How clients of the endpoint authenticate.
@@ -135,8 +135,8 @@ pub struct HostSettings {
     pub allowed_origins: Vec<String>,
     /// Whether to serve the older HTTP+SSE transport in addition to Streamable HTTP.
     pub sse: bool,
-    /// How long after it began a session over HTTP can be taken up again by its id, after a restart or when the host let it
-    /// go while it was idle. 0 means never: it ends with the process.
+    /// For how long, after a session over HTTP began, a client can resume it by its id: after a restart, or when the
+    /// host has dropped it from memory. 0 means never: sessions end with the process.
     pub session_life: Duration,
     /// How the names that clients see are formed.
     pub naming: Naming,
@@ -147,8 +147,8 @@ pub struct HostSettings {
     pub tasks: bool,
     /// Variables that the programs of all servers inherit from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
-    /// What the processes of servers may do whose entries do not say it; `None` means that only those of a project's
-    /// config are confined, as far as this machine can.
+    /// The sandbox of servers whose entries do not have one; `None` means that only servers of a project's config are
+    /// confined, as far as this machine can.
     pub sandbox: Option<Sandbox>,
     /// What happens when a server lists a definition that the user has not approved.
     pub approval: Approval,
@@ -161,14 +161,14 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// What is served at `/metrics`.
     pub metrics: Metrics,
-    /// Where traces and metrics are sent to; `None` if nothing is sent.
+    /// Where traces and metrics are sent; `None` if nothing is sent.
     pub otel: Option<Otel>,
-    /// To whom the page at `/` is served.
+    /// Who may open the page at `/`.
     pub console: Console,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
     /// `auto`.
     pub join: Option<Join>,
-    /// How long a daemon that was started by `join` stays after its last client has left.
+    /// How long a daemon that `join` started keeps running after its last client has left.
     pub idle_exit: Duration,
     /// How many threads serve connections of clients, from 1 to 32; `None` means the default: one on one or two cores,
     /// else one for each core, and 8 at most.
@@ -177,11 +177,11 @@ pub struct HostSettings {
     pub secrets: Secrets,
     /// What is checked against the schemas of tools.
     pub validate: Validate,
-    /// Where servers are looked up to be installed.
+    /// The registry in which servers are looked up.
     pub registry: Registry,
     /// How often tools may be called.
     pub rates: Rates,
-    /// How much is kept of the answers that calls may be given again.
+    /// How much of the answers to calls is cached.
     pub cache: AnswerCache,
     /// How much of a tool's result a client gets at once.
     pub results: Results,
@@ -197,7 +197,7 @@ pub struct HostSettings {
     pub policy: Policy,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
-    /// Values of variables that views set arguments to. They must not be shown.
+    /// Values of variables to which views preset arguments. They must not be shown.
     pub(crate) hidden: Vec<Secret>,
 }
 
@@ -276,8 +276,7 @@ impl HostSettings {
             "host.limits.oauthRequest": limits.oauth_request,
             "host.limits.login": limits.login,
         }
-        // Other certificate files are used at once. But clients use another address if there is TLS than if there is
-        // none.
+        // A change of certificate files applies at once. But turning TLS on or off changes the URL that clients use.
         if new.tls.is_some() != self.tls.is_some() {
             pending.push("host.tls");
             new.tls.clone_from(&self.tls);
@@ -384,7 +383,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     fields.finish(&KEYS, report);
 }
 
-/// Reads `heartbeat`. One that is shorter than a second would only be noise.
+/// Reads `heartbeat`. An interval shorter than a second is refused, because it would only cause noise.
 fn heartbeat(field: &Field<'_>, report: &mut Report) -> Option<Duration> {
     let time = field.time(report)?;
     if !time.is_zero() && time < Duration::from_secs(1) {
@@ -411,7 +410,7 @@ fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Repo
     if let Some(field) = fields.take(&["allowedHosts"], report) {
         settings.allowed_hosts = field.texts(report);
     }
-    // If one of these settings is wrong, that is to be fixed first.
+    // If one of these settings is invalid, that has to be fixed first.
     if let Some((listen, field)) = &listen
         && report.problems() == before
     {

@@ -1,4 +1,4 @@
-//! `host.otel`: where traces and metrics are sent to.
+//! `host.otel`: where to send traces and metrics.
 
 use url::Url;
 
@@ -6,7 +6,7 @@ use super::super::fields::Field;
 use super::super::report::Report;
 use super::super::secret::Secret;
 
-/// Where traces and metrics are sent to, by OTLP over HTTP.
+/// Where to send traces and metrics, with OTLP over HTTP.
 ///
 /// ```
 /// use mcp_host::config::Otel;
@@ -28,7 +28,7 @@ pub struct Otel {
     pub metrics: bool,
     /// Which calls have spans.
     pub sample: Sample,
-    /// Whether spans have arguments and results, masked.
+    /// Whether spans contain arguments and results, with secrets masked.
     pub arguments: bool,
 }
 
@@ -40,12 +40,12 @@ pub struct Otel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sample {
-    /// Those whose client records its trace, and those without a trace.
+    /// Calls whose client records its trace, and calls that belong to no trace.
     #[default]
     Parent,
-    /// All.
+    /// All calls.
     Always,
-    /// None.
+    /// No calls.
     Never,
 }
 
@@ -67,7 +67,7 @@ impl Otel {
 const KEYS: [&str; 6] = ["arguments", "endpoint", "headers", "metrics", "sample", "traces"];
 const SAMPLES: [(&str, Sample); 3] = [("parent", Sample::Parent), ("always", Sample::Always), ("never", Sample::Never)];
 
-/// Reads `host.otel`. A build that sends nothing refuses it.
+/// Reads `host.otel`. A build that cannot send anything refuses the key.
 pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Otel> {
     let mut fields = field.fields(report)?;
     let mut otel = Otel::default();

@@ -1,4 +1,4 @@
-//! `host.registry`: where `search` and `install` look servers up.
+//! `host.registry`: the registry in which `search` and `install` look servers up.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::super::report::Report;
 use super::super::secret::Secret;
 use crate::loopback::is_loopback;
 
-/// The registry in which servers are looked up: the official one, or any that has its API (version 0.1).
+/// The registry in which servers are looked up: the official one, or another one with the same API (version 0.1).
 ///
 /// ```
 /// use mcp_host::config::{HostSettings, Registry};
@@ -21,7 +21,7 @@ use crate::loopback::is_loopback;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registry {
-    /// Its address. `/v0.1/servers` follows behind it.
+    /// Its URL, to which `/v0.1/servers` is added.
     pub url: Url,
     /// The headers of requests to it.
     pub headers: Vec<(String, Secret)>,
@@ -37,13 +37,13 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Returns the registry at this address.
+    /// Returns the registry at this URL.
     #[must_use]
     pub fn at(url: Url) -> Self {
         Self { url, headers: Vec::new() }
     }
 
-    /// Sends this header with each request.
+    /// Adds this header to each request.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), Secret::new(value)));
@@ -53,7 +53,7 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An address may have a key in its path.
+        // The path of the URL may contain a key.
         let origin = self.url.origin().ascii_serialization();
         f.debug_struct("Registry").field("url", &format_args!("{origin}/…")).field("headers", &self.headers).finish()
     }
@@ -95,7 +95,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Registry> {
     Some(registry)
 }
 
-/// Returns what is wrong with an address, and what to do.
+/// Returns what is wrong with a URL, and advice.
 fn wrong(url: &Url) -> Option<(&'static str, &'static str)> {
     if !url.username().is_empty() || url.password().is_some() {
         return Some(("user and password do not belong in the URL", "use \"headers\""));

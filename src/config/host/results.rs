@@ -1,4 +1,5 @@
-//! `host.results`, and `results` of a view: how much of a tool's result a client gets at once, and how long the rest can be read.
+//! `host.results`, and `results` of a view: how much of a tool's result a client gets at once, and how long the rest
+//! can be read.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 keys! {
-    /// How much of a tool's result a client gets at once. The rest can be read by pages for a while.
+    /// How much of a tool's result a client gets at once. The rest can be read in pages for a while.
     ///
     /// ```
     /// use mcp_host::config::{HostSettings, Results};
@@ -23,18 +24,18 @@ keys! {
     /// ```
     #[non_exhaustive]
     pub strict struct Results {
-        /// How many bytes the text and the structured content of a result may have together; 0 means any number. A tool
-        /// whose `_meta` says more in `anthropic/maxResultSizeChars` may have that many.
+        /// The most bytes that the text and the structured content of a result may have together; 0 means no limit. A
+        /// tool can raise its limit by `anthropic/maxResultSizeChars` in its `_meta`.
         limit: size -> usize = 0,
-        /// How many bytes of base64 an image, audio, or other data may have; 0 means any number. A larger one becomes a
-        /// link to a resource.
+        /// The most bytes of base64 that an image, audio, or other data may have; 0 means no limit. Larger data becomes
+        /// a link to a resource.
         image: size -> usize = 0,
-        /// How many bytes of text, and how many of structured content, a client gets of a result that is over the limit.
+        /// How many bytes of text, and of structured content, a client gets of a result that exceeds the limit.
         preview: positive_size -> usize = 2 * KIB,
         /// How long the rest can be read.
         keep: positive_time -> Duration = Duration::from_secs(600),
-        /// How many bytes are kept for one principal. Beyond that, its oldest go first. All principals together have
-        /// `limits.results`.
+        /// How many bytes are stored for one principal. If that is exceeded, the oldest are removed. `limits.results`
+        /// applies to all principals together.
         store: positive_size -> usize = 64 * MIB,
     }
 }
@@ -43,12 +44,12 @@ keys! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResultLimits {
     pub(crate) results: Results,
-    /// Whether the config says `limit` of this tool. Then the tool cannot raise it.
+    /// Whether the config sets `limit` for this tool. If so, the tool itself cannot raise it.
     pub(crate) is_of_tool: bool,
 }
 
 impl Results {
-    /// Returns the limits of a tool of which this much is said.
+    /// Returns the limits of a tool with these settings.
     pub(crate) fn of_tool(&self, tool: ToolResults) -> ResultLimits {
         let results = Self {
             limit: tool.limit.unwrap_or(self.limit),
@@ -60,13 +61,13 @@ impl Results {
         ResultLimits { results, is_of_tool: tool.limit.is_some() }
     }
 
-    /// Reports whether any result can be cut.
+    /// Reports whether any result can be shortened.
     pub(crate) fn is_on(&self) -> bool {
         self.limit > 0 || self.image > 0
     }
 }
 
-/// Reads `results` of a view: what it does not say is as in `host.results`.
+/// Reads `results` of a view. Settings that it does not give are those of `host.results`.
 pub(super) fn of_view(host: &Results, field: &Field<'_>, report: &mut Report) -> Results {
     let mut own = host.clone();
     own.read(field, report);
@@ -81,12 +82,12 @@ impl HostSettings {
         self
     }
 
-    /// Returns how much of a result clients with the view of this name get at once.
+    /// Returns how much of a result the clients of this view get at once.
     pub(crate) fn results_of(&self, view: &str) -> &Results {
         self.views.get(view).and_then(|view| view.results.as_ref()).unwrap_or(&self.results)
     }
 
-    /// Reports whether any result can be cut.
+    /// Reports whether any result can be shortened.
     pub(crate) fn cuts_results(&self) -> bool {
         let of_views = self.views.values().filter_map(|view| view.results.as_ref());
         of_views.chain([&self.results]).any(Results::is_on)

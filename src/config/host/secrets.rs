@@ -294,10 +294,10 @@ mod tests {
         std::fs::write(&path, BASE64).unwrap();
         assert_eq!(read(file, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert!(SecretKey::read(&path).unwrap().is_some());
-        // A key that is given wins, and a store without files needs none.
+        // A given key wins, and a store without files needs no key.
         assert_eq!(read("", &[vars[0], (VARIABLE, HEX)]).unwrap().key_file, None);
         assert_eq!(read("\"secrets\": {\"store\": \"memory\"}", &vars).unwrap().key_file, None);
-        // With the store on auto, a broken key file refuses nothing.
+        // With the store kind `auto`, an invalid key file does not refuse the config.
         std::fs::write(&path, "hunter2").unwrap();
         assert_eq!(read(auto, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert_eq!(SecretKey::read(&path).unwrap_err(), NO_KEY);

@@ -25,14 +25,14 @@ const KEYS: [&str; 10] =
     ["catalog", "exclude", "for", "include", "instructions", "prompts", "readOnly", "resources", "results", "tools"];
 
 words! {
-    /// Whether a view shows only tools that read.
+    /// Whether a view shows only tools that are read-only.
     pub enum ReadOnly {
-        /// It shows other tools, too.
+        /// Other tools are shown, too.
         #[default]
         No = "no",
-        /// It shows tools that are said to only read, by the config or by their server.
+        /// Tools are shown that the config or their server says are read-only.
         Declared = "declared",
-        /// It shows tools that the config says to only read, and those that say so themselves at a server with
+        /// Tools are shown that the config says are read-only, and those that say so themselves at a server with
         /// `trustAnnotations`.
         Trusted = "trusted",
     }
@@ -54,25 +54,26 @@ pub struct View {
     pub include: Option<Vec<Selector>>,
     /// Tools to leave out even if `include` has them.
     pub exclude: Vec<Selector>,
-    /// Whether it shows only tools that read.
+    /// Whether it shows only tools that are read-only.
     pub read_only: ReadOnly,
-    /// Globs over the exposed names of prompts; `None` means those of every server of which `include` can show a tool.
+    /// Globs over the exposed names of prompts; `None` means the prompts of every server of which `include` can show a
+    /// tool.
     pub prompts: Option<Vec<String>>,
-    /// Globs over the URIs of resources, exposed or the server's own; `None` means as for `prompts`.
+    /// Globs over the URIs of resources, exposed or the server's own; `None` means the same servers as for `prompts`.
     pub resources: Option<Vec<String>>,
-    /// What clients are told first, in place of the host's own words.
+    /// The instructions for clients, in place of the host's own.
     pub instructions: Option<String>,
     /// Who may use it; `None` means everybody.
     pub audience: Option<Vec<Audience>>,
-    /// How its tools are listed; `None` means as `host.catalog` says.
+    /// How its tools are listed; `None` means that `host.catalog` applies.
     pub catalog: Option<CatalogSettings>,
-    /// How much of a result its clients get at once; `None` means as `host.results` says.
+    /// How much of a result its clients get at once; `None` means that `host.results` applies.
     pub results: Option<Results>,
     /// Settings of tools, by globs over exposed names.
     pub tools: ToolRules,
 }
 
-/// Somebody who may use a view, or whom a rule is about.
+/// Who may use a view, or to whom a rule applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Audience {
@@ -80,16 +81,16 @@ pub enum Audience {
     Client(String),
     /// The user with this issuer and subject: `ISSUER#SUBJECT`.
     Subject(String, String),
-    /// Whoever has a token with this claim: `claim:NAME=VALUE`. Of a list, one item must be the value.
+    /// Everyone whose token has this claim: `claim:NAME=VALUE`. If the claim is a list, one item must equal the value.
     Claim(String, String),
-    /// Whoever has a token with this scope: `scope:SCOPE`.
+    /// Everyone whose token has this scope: `scope:SCOPE`.
     Scope(String),
-    /// Whoever does not prove who it is: in rules, `local`.
+    /// Everyone who does not prove who they are: in rules, `local`.
     Local,
 }
 
 impl Audience {
-    /// Reads who is meant; `None` if the text means nobody.
+    /// Parses an audience; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(claim) = text.strip_prefix("claim:") {
@@ -108,7 +109,7 @@ impl Audience {
 }
 
 impl View {
-    /// Reports whether it says nothing about what is shown and called.
+    /// Reports whether the view leaves what is shown and called unchanged.
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             include,
@@ -126,7 +127,7 @@ impl View {
         !selects && prompts.is_none() && resources.is_none() && tools.is_empty()
     }
 
-    /// Reports whether it shows tools by what is said of them.
+    /// Reports whether it selects tools by their hints.
     pub(crate) fn reads_hints(&self) -> bool {
         let mut selectors = self.include.iter().flatten().chain(&self.exclude);
         self.read_only != ReadOnly::No || selectors.any(|selector| matches!(selector, Selector::Hint(_)))
@@ -139,7 +140,7 @@ fn is_name(name: &str) -> bool {
     (1..=32).contains(&name.len()) && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(fine)
 }
 
-/// Reads both keys. The limits and the clients must have been read before.
+/// Reads both keys. Limits and clients must have been read before.
 pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     if let Some(field) = fields.take(&["views"], report) {
         settings.views = views(&field, settings, report);
@@ -155,14 +156,14 @@ pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report:
     }
 }
 
-/// Returns advice that names the views.
+/// Returns advice that lists the views.
 pub(super) fn known(views: &BTreeMap<String, View>) -> String {
     let named = views.keys().map(String::as_str).filter(|name| *name != ALL);
     let names: Vec<&str> = std::iter::once(ALL).chain(named).collect();
     format!("the views are {}; others are defined in `host.views`", names.join(", "))
 }
 
-/// Refuses views of clients that do not exist.
+/// Refuses audiences that name clients that do not exist.
 pub(super) fn check_clients(settings: &HostSettings, host: &Node, report: &mut Report) {
     let HostAuth::Bearer(clients) = &settings.auth else { return };
     let written = host.get("auth").and_then(|auth| auth.get("clients"));
@@ -253,7 +254,7 @@ impl HostSettings {
         self
     }
 
-    /// Returns the texts from variables to which views set arguments, and the headers for the registry.
+    /// Returns the values of variables to which views preset arguments, and the headers for the registry.
     pub(in crate::config) fn preset_secrets(&self) -> impl Iterator<Item = &Secret> {
         let headers = self.registry.headers.iter().map(|(_, value)| value);
         self.views.values().flat_map(|view| view.tools.secrets()).chain(&self.hidden).chain(headers)

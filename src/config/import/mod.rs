@@ -1,11 +1,11 @@
-//! Takes servers over from the files of other clients: each entry in the words of our own config, with its references to
-//! variables kept.
+//! Converts the servers in files of other clients into entries of our own config, and keeps their references to
+//! variables.
 //!
-//! In: the text of a client's file. Out: one [`Candidate`] a server. The reader of configs says what an entry means
-//! (`server.rs`), but gets references in place of values (`words.rs`); `write.rs` writes what it has read. A bridge to a
-//! URL becomes that URL (`remote.rs`).
+//! In: the text of a client's file. Out: one [`Candidate`] for each server. The reader of configs interprets an entry
+//! (`server.rs`), but gets references in place of values (`words.rs`); `write.rs` writes the result. An entry that
+//! starts a bridge to a URL becomes an entry with that URL (`remote.rs`).
 //!
-//! **Invariant:** no value of a variable comes out of here, and neither tokens nor approvals are taken. Start with
+//! **Invariant:** no value of a variable is in the output, and neither tokens nor approvals are copied. Start with
 //! [`candidates`].
 
 mod remote;
@@ -28,7 +28,7 @@ use super::syntax::{self, Member, Node, Syntax, Value, Writer, write as written}
 use super::vars::Vars;
 use super::{LoadRequest, Server, helper, load, place, project, server};
 
-/// The entry of a server in the words of our own config. `Debug` shows none of its values.
+/// The entry of a server in the format of our own config. `Debug` shows none of its values.
 #[derive(Clone, PartialEq)]
 pub struct Entry(Node);
 
@@ -49,16 +49,16 @@ impl Entry {
         &self.0
     }
 
-    /// Returns the entry as people are shown it, without values whose keys are named like secrets.
+    /// Returns the entry in a form that may be shown, without values whose keys are named like secrets.
     #[must_use]
     pub fn shown(&self) -> Vec<String> {
         project::lines(&self.0)
     }
 
-    /// Reads the entry as a config with this one server would be read, at the first place of the request.
+    /// Reads the entry as if it were a config with this one server, in the place of the request's first file.
     ///
     /// # Errors
-    /// If the config would be refused.
+    /// Fails if the config would be refused.
     pub fn server(&self, name: &str, request: &LoadRequest) -> Result<Server, Error> {
         let object = |key: &str, node: Node| {
             let mut object = Writer::default();
@@ -67,7 +67,7 @@ impl Entry {
         };
         let mut text = String::new();
         written(&object("mcpServers", object(name, self.0.clone())), false, &mut text);
-        // Its folder counts, for relative paths.
+        // The folder of the file matters for relative paths.
         let first = request.files.first().map_or_else(|| "mcp-host.json".into(), |file| file.with_extension("json"));
         let request = LoadRequest {
             files: vec![first.clone()],
@@ -86,19 +86,19 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// Its name there.
+    /// Its name in that file.
     pub name: String,
     /// The line of its entry, if known.
     pub line: Option<usize>,
-    /// Its entry in our words, or why it cannot be taken over.
+    /// Its entry in our format, or why it cannot be converted.
     pub entry: Result<Entry, String>,
-    /// The keys that are left out: approvals and tokens.
+    /// The keys that are not copied: approvals and tokens.
     pub left: Vec<String>,
-    /// Whether it is turned off there.
+    /// Whether it is disabled in that file.
     pub is_off: bool,
 }
 
-/// Reads the servers of a client's file. Those of the projects in Claude Code's own file are not among them.
+/// Reads the servers in a client's file, except those of projects in Claude Code's own file.
 ///
 /// ```
 /// use mcp_host::config::import::candidates;
@@ -111,7 +111,7 @@ pub struct Candidate {
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read as a config.
+/// Fails if the file cannot be read as a config.
 pub fn candidates(text: &str, file: &Path, client: Option<&Client>) -> Result<Vec<Candidate>, Error> {
     let mut report = Report::default();
     let number = report.add_file(file);
@@ -138,7 +138,7 @@ fn refused(report: Report) -> Error {
     Error::Invalid { problems: report.finish().0 }
 }
 
-/// Returns `None` for what is no server but a part of the client.
+/// Converts an entry. Returns `None` if it is not a server, but something built into the client.
 fn candidate(entry: &shape::Entry<'_>, file: &Path) -> Option<Candidate> {
     let (mut left, mut is_off) = (Vec::new(), false);
     let taken = take(entry, file, &mut left, &mut is_off)?;
@@ -198,7 +198,7 @@ fn take(
     };
     let read = server::read_as_written(entry, &node, scope, &mut report);
     let Some(read) = read else {
-        // A problem of the whole file is one of this server here.
+        // A problem of the whole file is a problem of this server here.
         let problem = report.finish().0.into_iter().next();
         return problem.map(|problem| Err(problem.message));
     };
@@ -209,7 +209,7 @@ fn take(
     Some(Ok(write::node(&read.server, &node, &places)))
 }
 
-/// The members of an entry: those that the reader gets, and paths, which stay as they are written.
+/// The members of an entry: those that the reader gets, and paths, which stay as written.
 #[derive(Default)]
 struct Kept {
     read: Vec<Member>,
@@ -250,7 +250,7 @@ fn is_left(flavor: Flavor, member: &Member) -> bool {
     }
 }
 
-/// Reports whether a value says more than "nothing".
+/// Reports whether a value is not empty.
 fn says_something(node: &Node) -> bool {
     match &node.value {
         Value::Null | Value::Flag(false) => false,

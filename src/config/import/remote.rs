@@ -1,18 +1,18 @@
-//! `mcp-remote`, a program that gives clients which only start programs a server at a URL: the URL that it leads to; pure.
+//! `mcp-remote`, a bridge that connects clients which only start programs to a server with a URL: finds that URL; pure.
 //!
-//! With an option that is not known here the program stays, which works as before.
+//! If an option is unknown here, the entry keeps starting the bridge, which works as before.
 
 use crate::config::Stdio;
 use crate::config::syntax::Writer;
 
-/// What a bridge leads to.
+/// The server to which a bridge leads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Bridged {
     url: String,
     kind: Option<&'static str>,
     headers: Vec<(String, String)>,
     is_insecure: bool,
-    /// The tools that it leaves out.
+    /// The tools that the bridge leaves out.
     pub(super) excluded: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Bridged {
     }
 }
 
-/// Returns where a program leads to, if it is such a bridge.
+/// Returns the server to which a program leads, if the program is this bridge.
 pub(super) fn of(stdio: &Stdio) -> Option<Bridged> {
     let program = stdio.command.rsplit(['/', '\\']).next()?;
     let program = program.trim_end_matches(".exe").trim_end_matches(".cmd");
@@ -64,7 +64,7 @@ pub(super) fn of(stdio: &Stdio) -> Option<Bridged> {
             }
             "--ignore-tool" => bridged.excluded.push(words.next()?.to_owned()),
             "--allow-http" => bridged.is_insecure = true,
-            // Where it waits for a login, and how much it tells.
+            // These say where it waits for a login, how long, and how much it logs.
             "--host" | "--auth-timeout" => drop(words.next()?),
             "--debug" | "--silent" => {}
             port if port.parse::<u16>().is_ok() => {}
@@ -78,7 +78,7 @@ fn is_bridge(word: &str) -> bool {
     word == "mcp-remote" || word.strip_prefix("mcp-remote@").is_some_and(|version| !version.is_empty())
 }
 
-/// Returns a value with what the program itself would fill in: variables that its entry sets.
+/// Returns a value with the variables substituted that the program itself would substitute: those that its entry sets.
 fn filled(value: &str, stdio: &Stdio) -> Option<String> {
     let (mut out, mut rest) = (String::new(), value);
     while let Some((before, behind)) = rest.split_once("${") {

@@ -1,4 +1,5 @@
-//! Entries of each client in our words: what they mean stays, references stay references, tokens and approvals go.
+//! Entries of each client in our format: their meaning stays, references stay references, tokens and approvals are
+//! removed.
 
 use std::path::PathBuf;
 
@@ -142,7 +143,7 @@ proptest! {
         ][kind];
         let quoted = serde_json::to_string(&text).unwrap();
         for candidate in found(&entry.replace("TEXT", &quoted), file) {
-            // What was taken can be read, whatever its variables are.
+            // A converted entry can be read, whatever its variables are.
             if let Ok(entry) = candidate.entry {
                 let request = LoadRequest { files: vec!["/home/ada/mcp-host.json".into()], ..LoadRequest::default() };
                 prop_assert!(entry.server("a", &request).is_ok(), "{:?}", entry.shown());

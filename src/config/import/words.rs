@@ -1,6 +1,6 @@
-//! References to variables of a client's file, as our own config writes them; pure.
+//! Converts a client's references to variables into those of our own config; pure.
 //!
-//! A text with a reference is marked, so that the reader of entries does not take it for a value.
+//! A text with a reference is marked, so that the reader of entries does not take it for a literal value.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ impl<'a> Words<'a> {
         Self { flavor, file, own }
     }
 
-    /// Returns a member of the entry with its references in our words, or why that cannot be.
+    /// Returns a member of the entry with its references converted, or why they cannot be.
     pub(super) fn member(&self, member: &Member) -> Result<Member, String> {
         let is_headers = self.flavor == Flavor::Goose && member.key == "headers";
         let dialect = if is_headers { Dialect::Shell } else { self.flavor.dialect() };
@@ -31,7 +31,7 @@ impl<'a> Words<'a> {
     }
 
     /// Returns the headers that a member of Codex's entry gives; `None` if it gives none. Codex names variables where
-    /// others have values.
+    /// other clients have values.
     pub(super) fn headers(&self, member: &Member) -> Option<Vec<Member>> {
         let reference = |key: &str, member: &Member, scheme: &str| {
             let name = member.node.text()?;
@@ -72,7 +72,7 @@ impl<'a> Words<'a> {
         Ok(Node::new(node.at, value))
     }
 
-    /// Returns a text in our words, and whether it has a reference.
+    /// Returns a text with its references converted, and whether it has any.
     fn text(&self, text: &str, dialect: Dialect, path: &str) -> Result<(String, bool), String> {
         let (mut out, mut rest, mut has_reference) = (String::with_capacity(text.len()), text, false);
         let literal = |part: &str| match dialect != Dialect::Dollar && part.contains("${") {
@@ -123,8 +123,8 @@ enum Word {
     Value(String),
 }
 
-/// Returns a path of a file's entry that means the same from another folder. Paths that begin with the home directory or
-/// a variable stay.
+/// Returns a path that means from any folder what it means in this file. Paths that start with the home directory or a
+/// variable are unchanged.
 pub(super) fn absolute(file: &Path, path: &str) -> String {
     if path.starts_with("~/") || path.starts_with("${") || Path::new(path).is_absolute() {
         return path.to_owned();

@@ -1,6 +1,6 @@
-//! Writes what was read of a client's entry as an entry of our own config; pure.
+//! Writes an entry that was read from a client's file as an entry of our own config; pure.
 //!
-//! What equals our default is left out. Keys that only our entries have are copied as they stand.
+//! Settings that equal our defaults are left out. Keys that only our entries have are copied unchanged.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::remote;
 use crate::config::syntax::{Node, Writer, list};
 use crate::config::{Auth, OAuth, Remote, Secret, Server, Start, Stdio, Transport, transport};
 
-/// Paths of an entry, which mean the same from any folder.
+/// The paths in an entry, made absolute so that they mean the same from any folder.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) cwd: Option<String>,
     pub(super) env_file: Option<String>,
 }
 
-/// Keys that are written from what was read, or that mean something else in other files.
+/// Keys that are written from the parsed entry, or that mean something else in other files.
 const HANDLED: [&str; 11] = [
     "callTimeout",
     "description",
@@ -30,7 +30,7 @@ const HANDLED: [&str; 11] = [
     "tools",
 ];
 
-/// Returns the entry. `node` is the entry as the client has it, with references in our words.
+/// Returns the entry. `node` is the client's entry with its references converted.
 pub(super) fn node(server: &Server, node: &Node, places: &Places) -> Node {
     let mut entry = Writer::default();
     let mut excluded = server.exclude_tools.clone();
@@ -66,7 +66,7 @@ fn process(stdio: &Stdio, places: &Places, entry: &mut Writer) {
 
 fn at_url(remote: &Remote, kind: Option<&str>, node: &Node, entry: &mut Writer) {
     entry.some("type", kind);
-    // As it is written, with its references.
+    // The URL as written, with its references.
     entry.text("url", transport::endpoint(node).unwrap_or_else(|| remote.url.as_str()));
     entry.pairs("headers", remote.headers.iter().map(|(name, value)| (name.as_str(), value.expose())));
     if let Some(helper) = &remote.headers_helper {
@@ -83,7 +83,7 @@ fn at_url(remote: &Remote, kind: Option<&str>, node: &Node, entry: &mut Writer) 
     let is_own = |auth: &Node| auth.get("type").is_some();
     let has_header = remote.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
     match (&remote.auth, node.get("auth").filter(|auth| is_own(auth))) {
-        // A header that it makes is among the headers already.
+        // A header that comes from `auth` is among the headers already.
         (Auth::OAuth(_), Some(own)) => entry.put("auth", own.clone()),
         (Auth::OAuth(oauth), None) if **oauth != OAuth::default() => entry.put("auth", sign_in(oauth)),
         (Auth::Headers, None) if !has_header && remote.headers_helper.is_none() => entry.flag("oauth", false),
@@ -101,7 +101,7 @@ fn sign_in(oauth: &OAuth) -> Node {
 }
 
 fn settings(server: &Server, excluded: &[String], node: &Node, entry: &mut Writer) {
-    // A server with all defaults.
+    // A server with defaults for all settings.
     let Ok(plain) = Server::new(&server.name, server.transport.clone()) else { return };
     if server.include_tools != plain.include_tools {
         entry.put("includeTools", list(&server.include_tools));
@@ -140,7 +140,7 @@ fn settings(server: &Server, excluded: &[String], node: &Node, entry: &mut Write
     }
 }
 
-/// Writes a duration with its unit.
+/// Formats a duration with its unit.
 fn time(time: Duration) -> String {
     match time.as_millis() {
         millis if millis % 1000 == 0 => format!("{}s", millis / 1000),

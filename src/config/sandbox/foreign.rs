@@ -1,7 +1,7 @@
-//! The sandbox that VS Code has for a server: `sandboxEnabled`, and `sandbox` with `filesystem` and `network`.
+//! VS Code's sandbox settings for a server: `sandboxEnabled`, and `sandbox` with `filesystem` and `network`.
 //!
-//! It becomes the level `default` with what is allowed there. That level keeps more: VS Code lets a server read everything
-//! but what is denied. **Invariant:** what cannot be kept as it is written there is told by a note.
+//! They become the level `default` with the same exceptions. That level is stricter: VS Code lets a server read
+//! everything that is not denied. **Invariant:** a setting that cannot be applied as written causes a note.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::config::fields::Field;
 use crate::config::report::Report;
 use crate::config::syntax::Origin;
 
-/// Every host.
+/// The pattern for every host.
 const ALL: &str = "*";
 const IDLE: &str = "this form of it counts only beside \"sandboxEnabled\": true; write \"sandbox\": \"default\" for the one of this host";
 const PART: &str = "this host cannot keep a part of what is allowed, so it stays allowed; allow less instead";
 
-/// Reads the sandbox of VS Code; `None` if it is not enabled. `whole` makes a path a whole one.
+/// Reads VS Code's sandbox; `None` if it is not enabled. `whole` makes a path absolute.
 pub(in crate::config) fn read(
     enabled: Option<&Field<'_>>,
     settings: Option<&Field<'_>>,
@@ -27,7 +27,7 @@ pub(in crate::config) fn read(
     }
     enabled.and_then(|field| field.flag(report)).filter(|is_enabled| *is_enabled)?;
     let mut sandbox = Sandbox::on();
-    // Without a list it reaches nothing, there as here.
+    // Without a list the server reaches no hosts, as in VS Code.
     sandbox.network = SandboxNetwork::None;
     let Some(mut fields) = settings.and_then(|field| field.fields(report)) else { return Some(sandbox) };
     if let Some(mut files) = fields.take(&["filesystem"], report).and_then(|field| field.fields(report)) {

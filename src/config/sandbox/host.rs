@@ -1,7 +1,8 @@
-//! A host that a confined server may reach: a name with all ports of the web or one port, or all names below a domain.
+//! A host that a confined server may reach: a name with the ports 80 and 443 or with one port, or all names below a
+//! domain.
 //!
-//! Names are compared as URLs have them: in lower case, as ASCII, an address in one spelling. So `0x7f.1` is
-//! `127.0.0.1`, here as there. Pure.
+//! Names are compared in the form that URLs have: lower case, ASCII, one spelling for each address. So `0x7f.1` is
+//! `127.0.0.1`, as in a URL. Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 
 use url::Host;
 
-/// The ports of a host that is listed without one: those of the web.
+/// The ports of a host that is listed without a port.
 const WEB: [u16; 2] = [80, 443];
 /// The longest name of a host.
 const LONGEST: usize = 253;
@@ -25,30 +26,30 @@ const LONGEST: usize = 253;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxHost {
-    /// The name or address as URLs have it; without the `*.` of a domain.
+    /// The name or address as in a URL; for a domain, without `*.`.
     host: Host<String>,
-    /// Whether the names below it are meant, and not the name itself.
+    /// Whether it stands for the names below it, and not for the name itself.
     is_domain: bool,
-    /// The one port; `None` means those of the web.
+    /// The port; `None` means 80 and 443.
     port: Option<u16>,
-    /// Whether its name may lead into the network around this machine.
+    /// Whether its name may resolve to addresses of the network around this machine.
     is_near: bool,
 }
 
-/// Why a text names no host.
+/// Why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAHost {
-    /// It has a scheme or a path.
+    /// It has a scheme or a path, like a URL.
     #[error("is a URL and not a host")]
     Url,
-    /// No host has such a name.
+    /// It is not a valid host name.
     #[error("is no name of a host")]
     Name,
-    /// A port is a number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("has no port from 1 to 65535 behind its colon")]
     Port,
-    /// A star stands for the first part of a name with two more at least.
+    /// A star may only replace the first part of a name that has at least two more parts.
     #[error("has a star where none can be")]
     Star,
 }
@@ -61,7 +62,7 @@ impl FromStr for SandboxHost {
             return Err(NotAHost::Url);
         }
         let (name, port) = match text.rsplit_once(':') {
-            // The last colon of an address in brackets is not before a port.
+            // A colon before the closing bracket of an address does not start a port.
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (text, None),
         };
@@ -81,13 +82,13 @@ impl FromStr for SandboxHost {
 }
 
 impl SandboxHost {
-    /// Reports whether this is the host with that name or address and that port.
+    /// Reports whether the entry includes this name or address with this port.
     #[must_use]
     pub fn admits(&self, name: &str, port: u16) -> bool {
         parse(name).is_some_and(|host| self.admits_host(&host, port))
     }
 
-    /// Reports whether this is that host and port.
+    /// Reports whether the entry includes this host and port.
     pub(crate) fn admits_host(&self, host: &Host<String>, port: u16) -> bool {
         let is_port = self.port.map_or_else(|| WEB.contains(&port), |own| own == port);
         let is_host = match (&self.host, host) {
@@ -99,7 +100,7 @@ impl SandboxHost {
         is_port && is_host
     }
 
-    /// Reports whether the entry names this address itself, and not by a name that leads to it.
+    /// Reports whether the entry is this address itself, not a name that resolves to it.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere there is no proxy")
@@ -112,7 +113,7 @@ impl SandboxHost {
         self.admits_host(&host, port)
     }
 
-    /// Lets the name lead into the network around this machine, too. Nothing that a config names does.
+    /// Also lets the name resolve to the network around this machine. No config can set this.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere there is no proxy")
@@ -121,7 +122,7 @@ impl SandboxHost {
         Self { is_near: true, ..self }
     }
 
-    /// Reports whether its name may lead into the network around this machine.
+    /// Reports whether its name may resolve to addresses of the network around this machine.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere there is no proxy")
@@ -130,7 +131,7 @@ impl SandboxHost {
         self.is_near
     }
 
-    /// Reports whether this names the machine itself.
+    /// Reports whether the entry is this machine itself.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere there is no proxy")
@@ -144,10 +145,10 @@ impl SandboxHost {
     }
 }
 
-/// Reads the name of a host as a URL would.
+/// Parses the name of a host as a URL parser would.
 pub(crate) fn parse(name: &str) -> Option<Host<String>> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    // A URL takes `%61` for `a`; nobody writes a host so.
+    // A URL parser reads `%61` as `a`, but no one writes a host that way.
     if name.is_empty() || name.len() > LONGEST || name.contains('%') || name.ends_with('.') {
         return None;
     }

@@ -1,8 +1,8 @@
-//! `sandbox`: what the process of a server may read, write, and reach; in a server's entry, or under `host` for all
+//! `sandbox`: what a server's process may read, write, and connect to; in a server's entry, or under `host` for all
 //! servers without one.
 //!
-//! Not here: what a level gives (`crate::sandbox`). How it is read from a file is in `read.rs`, which hosts there are to
-//! name in `host.rs`, and what VS Code writes in `foreign.rs`.
+//! Not here: what a level does on this machine (`crate::sandbox`). `read.rs` reads the settings from a file, `host.rs`
+//! has the hosts that they may name, and `foreign.rs` reads VS Code's settings.
 
 mod foreign;
 mod host;
@@ -25,7 +25,7 @@ use super::syntax::Node;
 use super::{Server, Stdio, Transport};
 use crate::hex;
 
-/// What the process of a server may read, write, and reach.
+/// What a server's process may read, write, and connect to.
 ///
 /// ```
 /// use mcp_host::config::{Sandbox, Stdio};
@@ -37,18 +37,18 @@ use crate::hex;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sandbox {
-    /// How much is kept from the process.
+    /// How much the process is restricted.
     pub level: SandboxLevel,
-    /// Files and folders that it may read besides those that the level grants: whole paths, or `~/…`.
+    /// Files and folders that it may read in addition to those that the level grants: absolute paths, or `~/…`.
     pub read: Vec<PathBuf>,
     /// Files and folders that it may read and write.
     pub write: Vec<PathBuf>,
     /// What it may connect to.
     pub network: SandboxNetwork,
-    /// The hosts that npx and uvx may reach to fetch the package, before the server starts; `None` means those of their
-    /// registries.
+    /// The hosts that npx and uvx may reach to fetch the package, before the server starts; `None` means the hosts of
+    /// their package registries.
     pub install: Option<Vec<SandboxHost>>,
-    /// Whose home directory it has.
+    /// Whether it has its own home directory or the user's.
     pub home: SandboxHome,
     /// Whether it may reach Unix sockets of this machine.
     pub unix: bool,
@@ -58,26 +58,27 @@ pub struct Sandbox {
     pub memory: Option<usize>,
     /// The most processes and threads of the server together; `None` means no limit.
     pub processes: Option<usize>,
-    /// Whether the server also starts on a machine that cannot give all of the level.
+    /// Whether the server also starts on a machine that cannot provide all of the level.
     pub weak: bool,
-    /// The file into which strace writes what the process does; `None` means that it is not watched.
+    /// The file to which strace writes what the process does; `None` means that it is not watched.
     trace: Option<PathBuf>,
-    /// The name of the server's own folder, once it is known whose sandbox this is.
+    /// The name of the server's own folder; empty until it is known to which server this sandbox belongs.
     whose: String,
     /// The folder of the project whose config has the entry; `None` for an entry of the user's own config.
     folder: Option<PathBuf>,
 }
 
 words! {
-    /// How much is kept from the process of a server.
+    /// How much the process of a server is restricted.
     pub enum SandboxLevel {
-        /// Nothing: it may do what the user may.
+        /// Not at all: it may do what the user may.
         #[default]
         Off = "off",
-        /// Files of the user, other processes, and sockets of this machine. It reaches the network.
+        /// It cannot access the user's files (unless granted), other processes, and sockets of this machine. It reaches
+        /// the network.
         Default = "default",
-        /// The same, by bubblewrap in namespaces of its own: it sees no other process, no file that is not listed, and no
-        /// network but the listed hosts.
+        /// Like `default`, but in namespaces (by bubblewrap): it sees no other process, no file that is not listed, and
+        /// no network but the listed hosts.
         Strict = "strict",
     }
 }
@@ -88,27 +89,27 @@ pub enum SandboxNetwork {
     /// Everything that the user may.
     #[default]
     Open,
-    /// Nothing, not even this machine.
+    /// Nothing, not even this machine itself.
     None,
-    /// These hosts, by the proxy of this host. It has a network of its own with nothing else in it.
+    /// These hosts, through mcp-host's proxy. The process has a network of its own with nothing else in it.
     Hosts(Vec<SandboxHost>),
 }
 
 words! {
-    /// Whose home directory a confined process has.
+    /// Which home directory a confined process has.
     pub enum SandboxHome {
-        /// One of its own, in the state directory.
+        /// Its own, in the state directory.
         #[default]
         Own = "own",
-        /// The user's HOME. The server may read and write only those of its files that are listed.
+        /// The user's HOME. The server may read and write only those files in it that are listed.
         User = "user",
     }
 }
 
-/// The file that the launcher looks for, in vain, before a watched server begins.
+/// A file that cannot exist. The launcher looks it up to mark where a watched server begins.
 pub const BEGINS: &str = "/mcp-host: the server begins";
 
-/// The address of the proxy through which a watched server without a sandbox reaches its hosts. It is one of this machine that
+/// The address of the proxy through which a watched server without a sandbox reaches its hosts: a loopback address that
 /// nothing else uses.
 pub const WATCHED: Ipv4Addr = Ipv4Addr::new(127, 109, 99, 112);
 
@@ -150,13 +151,13 @@ impl Sandbox {
         Self::at(SandboxLevel::Strict)
     }
 
-    /// Returns a level with nothing listed.
+    /// Returns a sandbox with this level and nothing listed.
     fn at(level: SandboxLevel) -> Self {
         let network = if level == SandboxLevel::Strict { SandboxNetwork::None } else { SandboxNetwork::Open };
         Self { level, network, ..Self::default() }
     }
 
-    /// Reports whether anything is kept from the process.
+    /// Reports whether the process is restricted at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.level != SandboxLevel::Off
@@ -195,13 +196,14 @@ impl Sandbox {
         Self { network: SandboxNetwork::Hosts(hosts.into_iter().collect()), ..self }
     }
 
-    /// Starts the process under strace, which writes into this file what it opens, connects to, and is refused.
+    /// Starts the process under strace, which writes to this file what it opens and connects to, and what it is
+    /// refused.
     #[must_use]
     pub fn traced(self, file: impl Into<PathBuf>) -> Self {
         Self { trace: Some(file.into()), ..self }
     }
 
-    /// Returns the file into which strace writes what the process does.
+    /// Returns the file to which strace writes what the process does.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere nothing is watched")
@@ -210,8 +212,8 @@ impl Sandbox {
         self.trace.as_deref()
     }
 
-    /// Returns the name of the folder with the server's own HOME: its alias, and a hash of the file that has its entry, so
-    /// that a project's server does not get the HOME of another one of its name.
+    /// Returns the name of the server's own folder: its alias, and a hash of the file with its entry, so that a
+    /// project's server does not get the HOME of another server with the same alias.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere there is no such folder")
@@ -220,8 +222,8 @@ impl Sandbox {
         &self.whose
     }
 
-    /// Returns the folder of the project whose config has the entry. Its servers are there to work on it, so they may read and
-    /// write it, as they may their `cwd`.
+    /// Returns the folder of the project whose config has the entry. Servers of a project work on the project, so they
+    /// may read and write this folder, like their `cwd`.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
         expect(dead_code, reason = "elsewhere nothing is granted")
@@ -230,12 +232,12 @@ impl Sandbox {
         self.folder.as_deref()
     }
 
-    /// Makes this the sandbox of a server of the project in that folder.
+    /// Makes this the sandbox of a server of the project in this folder.
     pub(crate) fn of_project(self, folder: Option<&Path>) -> Self {
         Self { folder: folder.map(Path::to_owned), ..self }
     }
 
-    /// Also starts the server where not all of the level can be had.
+    /// Also starts the server on a machine that cannot provide all of the level.
     #[must_use]
     pub fn weak(self) -> Self {
         Self { weak: true, ..self }
@@ -243,15 +245,15 @@ impl Sandbox {
 }
 
 impl Stdio {
-    /// Reports whether anything is kept from the process, or it is watched: then another command starts in its place.
+    /// Reports whether the process is restricted or watched. If so, another command starts in its place.
     pub(crate) fn is_confined(&self) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_on() || sandbox.trace.is_some())
     }
 }
 
 impl Server {
-    /// Returns the sandbox of the server's process: its own, else `host`, that of the host. Without either, a server of a
-    /// project's config has the level `default`, as far as this machine can give it. `None` if it has none.
+    /// Returns the sandbox of the server's process: its own, else `host` (`host.sandbox`). If neither is set, a server
+    /// of a project's config has the level `default`, as far as this machine can. `None` means no sandbox.
     #[must_use]
     pub fn sandbox(&self, host: Option<&Sandbox>) -> Option<Sandbox> {
         let Transport::Stdio(stdio) = &self.transport else { return None };
@@ -263,7 +265,7 @@ impl Server {
         (sandbox.is_on() || sandbox.trace.is_some()).then_some(sandbox)
     }
 
-    /// Settles which sandbox the server's process has.
+    /// Fixes which sandbox the server's process has.
     pub(crate) fn confine(&mut self, host: Option<&Sandbox>) {
         let sandbox = self.sandbox(host);
         let whose = || {
@@ -278,7 +280,7 @@ impl Server {
     }
 }
 
-/// Reports whether a value of `sandbox` is the one of VS Code, which describes another sandbox.
+/// Reports whether a value of `sandbox` is in VS Code's format.
 pub(super) fn is_of_another(node: &Node) -> bool {
     node.get("filesystem").is_some() || node.get("network").is_some_and(|network| network.members().is_some())
 }

@@ -1,6 +1,7 @@
 //! Reads `sandbox` from a config file: a level, or an object.
 //!
-//! **Invariant:** a level, a host or a key that this version does not have is refused. It never becomes less in silence.
+//! **Invariant:** a level, host or key that this version does not know is refused. A sandbox is never silently
+//! weakened.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::config::syntax::{Origin, Value};
 /// The members of `sandbox`.
 const KEYS: [&str; 11] =
     ["files", "home", "install", "level", "memory", "network", "processes", "read", "unix", "weak", "write"];
-/// Members that later versions may have.
+/// Members that later versions may support.
 const LATER: [(&str, &str); 2] = [
     ("cpu", "this version cannot limit processor time"),
     ("container", "this version starts no containers; write the command of docker or podman as `command`"),
@@ -83,7 +84,7 @@ fn network(field: &Field<'_>, report: &mut Report) -> Option<SandboxNetwork> {
     Some(SandboxNetwork::Hosts(hosts(field, report)?))
 }
 
-/// Reads `install`: `auto`, or the hosts of packages.
+/// Reads `install`: `auto`, or the hosts of package registries.
 fn install(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
     match &field.node.value {
         Value::List(_) => hosts(field, report),
@@ -110,9 +111,9 @@ fn hosts(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
     (!hosts.is_empty()).then_some(hosts)
 }
 
-/// The fewest open files with which a runtime starts.
+/// The fewest open files with which a runtime can start.
 const FEWEST_FILES: usize = 16;
-/// The fewest processes and threads with which a runtime starts, besides those that make its namespaces.
+/// The fewest processes and threads with which a runtime can start, besides those that create its namespaces.
 const FEWEST_PROCESSES: usize = 8;
 
 fn at_least(fewest: usize, what: &str, field: &Field<'_>, report: &mut Report) -> Option<usize> {
@@ -124,7 +125,7 @@ fn at_least(fewest: usize, what: &str, field: &Field<'_>, report: &mut Report) -
     Some(count)
 }
 
-/// Reads a list of paths. A relative path would mean another folder for each way in which the host is started.
+/// Reads a list of paths. Relative paths are refused: their meaning would depend on where the host is started.
 fn paths(fields: &mut Fields<'_>, key: &str, report: &mut Report) -> Vec<PathBuf> {
     let Some(field) = fields.take(&[key], report) else { return Vec::new() };
     let mut paths = Vec::new();

@@ -137,7 +137,7 @@ fn the_sandbox_of_vs_code_is_read_as_it_is() {
     ] {
         assert_eq!(read(&text), (expected, vec![]), "{text}");
     }
-    // What cannot be kept is told.
+    // A setting that cannot be applied is reported.
     let part = "\"filesystem\": {\"allowWrite\": [\"/srv/a\"], \"denyWrite\": [\"/srv/a/.git\"]}";
     let domains =
         "\"network\": {\"allowedDomains\": [\"*.example.com\", \"a b\"], \"deniedDomains\": [\"b.example.com\"]}";

@@ -1,4 +1,4 @@
-//! Builds objects that are in no file yet.
+//! Builds objects that are not in a file yet.
 
 use super::{Member, Node, Value};
 use crate::config::report::Place;
@@ -16,7 +16,7 @@ impl Writer {
         self.put(key, node(Value::Text(text.to_owned())));
     }
 
-    /// Puts a text, if there is one.
+    /// Adds a text, if there is one.
     pub(in crate::config) fn some(&mut self, key: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(key, text);
@@ -31,14 +31,14 @@ impl Writer {
         self.put(key, node(Value::Number(number.to_string())));
     }
 
-    /// Puts a list of texts, unless it is empty.
+    /// Adds a list of texts, unless it is empty.
     pub(in crate::config) fn list(&mut self, key: &str, items: &[String]) {
         if !items.is_empty() {
             self.put(key, list(items));
         }
     }
 
-    /// Puts an object of texts, unless it is empty.
+    /// Adds an object of texts, unless it is empty.
     pub(in crate::config) fn pairs<'a>(&mut self, key: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut object = Self::default();
         pairs.into_iter().for_each(|(name, value)| object.text(name, value));
@@ -57,7 +57,7 @@ pub(in crate::config) fn list(items: &[String]) -> Node {
     node(Value::List(items.iter().map(|item| node(Value::Text(item.clone()))).collect()))
 }
 
-/// Returns a value that has no place.
+/// Returns a value that has no place in a file.
 pub(in crate::config) fn node(value: Value) -> Node {
     Node::new(Place::default(), value)
 }

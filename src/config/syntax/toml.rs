@@ -1,4 +1,4 @@
-//! TOML. Its parser tells the place of each value.
+//! TOML. Its parser states the place of each value.
 
 use toml::de::{DeTable, DeValue};
 

@@ -1,4 +1,4 @@
-//! YAML. Its parser tells the line and column of syntax errors, but not of values, so this file searches the text for
+//! YAML. Its parser states the line and column of syntax errors, but not of values, so this file searches the text for
 //! keys.
 
 use std::collections::HashMap;

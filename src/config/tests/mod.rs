@@ -1,4 +1,4 @@
-//! Tests of what several files, variables and layers come to.
+//! Tests of what results from several files, variables and layers.
 
 mod texts;
 

@@ -1,5 +1,5 @@
-//! What the environment says about OTLP, which wins over the config. Without `host.otel` it is not read: a shell may hold the
-//! variables of another program.
+//! OTLP settings in environment variables, which win over the config. They are only read with `host.otel`, because a
+//! shell may hold the variables of another program.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use url::Url;
 
 use crate::config::{Otel, Sample, Secret};
 
-/// How long a request may take unless the environment says otherwise.
+/// The default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The collector unless somebody names another one.
+/// The default collector.
 const USUAL: &str = "http://127.0.0.1:4318";
 
-/// Where everything goes.
+/// Where spans and metrics are sent.
 #[derive(Debug)]
 pub(super) struct Target {
     /// `None` if no spans are sent.
@@ -25,7 +25,7 @@ pub(super) struct Target {
     pub(super) arguments: bool,
 }
 
-/// Where one signal goes, and how.
+/// Where one signal (spans or metrics) is sent, and how.
 #[derive(Debug)]
 pub(super) struct Signal {
     pub(super) url: Url,
@@ -37,14 +37,14 @@ pub(super) struct Signal {
 /// Which calls have spans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sampler {
-    /// Whether the client's word counts, if it sends a trace.
+    /// Whether the client's sampling decision counts, if the client sends a trace.
     pub(super) by_parent: bool,
-    /// The share of the others.
+    /// The share of other calls that have spans, from 0 to 1.
     pub(super) share: f64,
 }
 
 impl Sampler {
-    /// Reports whether a call has spans. `parent` says what its client does; `trace` is the trace id.
+    /// Reports whether a call has spans. `parent` is the client's sampling decision, if any; `trace` is the trace id.
     pub(super) fn takes(self, parent: Option<bool>, trace: u128) -> bool {
         if let (true, Some(parent)) = (self.by_parent, parent) {
             return parent;
@@ -56,10 +56,10 @@ impl Sampler {
 }
 
 impl Target {
-    /// Joins config and environment. Returns `None` if the environment turns all of it off.
+    /// Combines config and environment. Returns `None` if the environment turns everything off.
     ///
     /// # Errors
-    /// When a variable has no meaning; the error names it.
+    /// Fails if a variable has an invalid value; the error names the variable.
     pub(super) fn of(otel: &Otel, var: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let var = |name: &str| var(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         if var("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -89,7 +89,7 @@ impl Target {
             var(name).map(parse).transpose()
         };
         let common_timeout = timeout("OTEL_EXPORTER_OTLP_TIMEOUT")?.unwrap_or(TIMEOUT);
-        // What is said of one signal wins.
+        // A setting for one signal wins over the setting for both.
         let signal = |word: &str, path: &str| {
             let own = |rest: &str| format!("OTEL_EXPORTER_OTLP_{word}_{rest}");
             let url = match var(&own("ENDPOINT")) {
@@ -166,7 +166,7 @@ fn pairs(name: &str, text: Option<String>) -> Result<Vec<(String, String)>, Stri
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(pair).collect()
 }
 
-/// Adds headers; of two with one name the new one counts.
+/// Adds headers; of two with the same name the new one wins.
 fn join(headers: &mut Vec<(String, Secret)>, name: &str, text: Option<String>) -> Result<(), String> {
     for (key, value) in pairs(name, text)? {
         if http::HeaderName::try_from(&key).is_err() || http::HeaderValue::try_from(&value).is_err() {

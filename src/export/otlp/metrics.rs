@@ -1,4 +1,5 @@
-//! Metrics: how long calls take at the door, how long requests to servers take, and how long sessions of both last.
+//! Metrics: how long calls take at the door, how long requests to servers take, and how long sessions at both sides
+//! last.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use crate::lock::lock;
 use crate::protocol::Method;
 use crate::traced::Attempt;
 
-/// The most series of one metric. What comes later is left out.
+/// The most series of one metric. Further ones are left out.
 const SERIES: usize = 1000;
 
 /// One series: method, server, and kind of failure.
@@ -40,7 +41,7 @@ struct Operations {
 pub(super) struct Durations {
     since: SystemTime,
     operations: Mutex<Operations>,
-    /// Sessions are counted where they end.
+    /// The counters of sessions, which are counted where the sessions end.
     counts: Counts,
 }
 
@@ -67,7 +68,7 @@ impl Durations {
         let of_calls = |series: &BTreeMap<Key, Times>| {
             series.iter().map(|(key, times)| self.point(key, times, now)).collect::<Vec<_>>()
         };
-        // Several doors have one transport, and so one series.
+        // Several doors have the same transport, and so share a series.
         let mut sessions: BTreeMap<(&str, &str), Buckets> = BTreeMap::new();
         for ((door, revision), lasted) in self.counts.sessions() {
             sessions.entry((network(door), revision)).or_default().join(lasted);
@@ -149,7 +150,7 @@ fn add(series: &mut BTreeMap<Key, Times>, key: Key, took: Duration) {
     times.buckets[at] += 1;
 }
 
-/// Returns the name of a method. That of an extension is a client's text, and would be a series of its own.
+/// Returns the name of a method. Clients could make up names of extensions, and each would become a series.
 fn word(method: &Method) -> &'static str {
     match method {
         Method::ToolsCall => "tools/call",

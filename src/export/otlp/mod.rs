@@ -1,8 +1,9 @@
 //! Traces and metrics, sent to a collector by OTLP over HTTP (`host.otel`).
 //!
-//! In: calls as they end (`tracer.rs`, `spans.rs`, `queue.rs`), changes of servers' states, logins, counters. Out: protobuf, sent by our HTTP client from
-//! one task (`send.rs`). **Invariant:** no call waits for a collector. What the task cannot take is dropped and counted.
-//! Not here: the ids of a call's spans, which it has from its beginning (`traced.rs`). Start at [`start`].
+//! In: calls as they end (`tracer.rs`, `spans.rs`, `queue.rs`), changes of servers' states, logins, counters. Out:
+//! protobuf, sent by our HTTP client from one task (`send.rs`). **Invariant:** no call waits for a collector. What the
+//! task cannot take is dropped and counted. Not here: the ids of a call's spans, which the call has from its beginning
+//! (`traced.rs`). Start at [`start`].
 
 mod environment;
 mod metrics;
@@ -40,17 +41,17 @@ use crate::counts::HostCount;
 use crate::manager::{Manager, StateChange};
 use crate::observe::Listener;
 
-/// How many spans one request has at most, and how long they are collected.
+/// The most spans in one request, and how long they are collected.
 const BATCH: usize = 512;
 const TOGETHER: Duration = Duration::from_secs(1);
 /// How often metrics are sent.
 const METRICS: Duration = Duration::from_secs(60);
 
-/// Begins to send. Returns the listener that is told of calls; `None` if the environment turns it off. Must be called
-/// inside a Tokio runtime.
+/// Starts sending. Returns the listener that is notified of calls; `None` if the environment turns it off. Must be
+/// called inside a Tokio runtime.
 ///
 /// # Errors
-/// When the environment asks for something that cannot be; the error names the variable.
+/// Fails if an environment variable asks for something unsupported; the error names the variable.
 pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Listener>>, String> {
     let Some(target) = Target::of(otel, |name| std::env::var(name).ok())? else { return Ok(None) };
     let target = Arc::new(target);
@@ -78,9 +79,9 @@ struct Exporter {
     target: Arc<Target>,
     sender: Sender,
     durations: Arc<Durations>,
-    /// What is collected. Each has its place in the room.
+    /// The collected spans. Each occupies a place in [`Room`].
     spans: Vec<Span>,
-    /// Servers that start, and since when.
+    /// Servers that are starting, and since when.
     starts: Vec<(String, SystemTime)>,
     stop: CancellationToken,
     room: Room,
@@ -100,7 +101,7 @@ impl Exporter {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                // These come before the calls, which may come without a pause.
+                // This comes before the calls, which may arrive without a pause.
                 _ = measure.tick() => self.send_metrics().await,
                 _ = flush.tick() => self.send_spans().await,
                 change = states.recv(), if has_states => match change {
@@ -139,7 +140,7 @@ impl Exporter {
         done.drain(..).for_each(|done| done.spans(&mut self.spans));
     }
 
-    /// Notes a change of a server's state: a start has a span of its own.
+    /// Records a change of a server's state. A start has a span of its own.
     fn changed(&mut self, change: StateChange) {
         let StateChange { server, to, cause, at, .. } = change;
         let to = to.as_str();
@@ -155,14 +156,14 @@ impl Exporter {
         }
     }
 
-    /// Notes that a login has ended: it has a span of its own.
+    /// Records that a login has ended. It has a span of its own.
     fn logged_in(&mut self, login: LoginEnd) {
         let LoginEnd { server, begun, ended, is_done } = login;
         let error = (!is_done).then_some("login_failed");
         self.own(Own { name: names::LOGIN, server: &server, begun, ended, error, cause: None });
     }
 
-    /// Adds the span of what the host did by itself.
+    /// Adds the span of something that the host did on its own.
     fn own(&mut self, own: Own<'_>) {
         let is_sampled = self.target.traces.is_some() && self.target.sampler.share > 0.0;
         if is_sampled && self.room.take(1) {

@@ -1,5 +1,5 @@
-//! Sends one request to the collector: three more times if it asks for that, and then never again. Once the host ends, no
-//! request waits for its next time.
+//! Sends one request to the collector, and retries it up to three times if the collector allows that. Once the host
+//! shuts down, no request waits before its last attempt.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,26 +15,26 @@ use crate::counts::{Counts, HostCount};
 use crate::dial::Dialer;
 use crate::transport::retry_after;
 
-/// How often a request is sent again.
+/// How often a request is retried.
 const RETRIES: u32 = 3;
-/// How long it waits before the first time, unless the collector says how long; each time twice as long.
+/// The delay before the first retry, unless the collector states one; it doubles with each retry.
 const WAIT: Duration = Duration::from_secs(1);
-/// The longest wait that a collector may ask for.
+/// The longest delay that a collector may ask for.
 const LONGEST: Duration = Duration::from_secs(30);
 
 pub(super) struct Sender {
     dialer: Dialer,
     counts: Counts,
-    /// Cancelled when the host ends, so that nothing is sent again.
+    /// Cancelled when the host shuts down, so that retries stop.
     stop: CancellationToken,
-    /// Whether the last request failed: a collector that is away is told once.
+    /// Whether the last request failed: a collector that is down is logged once.
     is_failing: bool,
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 enum Sent {
     Taken,
-    /// Again, after that time if it is told.
+    /// The request may be retried, after this delay if the collector states one.
     Later(Option<Duration>, String),
     Refused(String),
 }
@@ -44,7 +44,7 @@ impl Sender {
         Self { dialer: Dialer::new(None), counts, stop, is_failing: false }
     }
 
-    /// Sends a body. What is not taken is counted as dropped.
+    /// Sends a body. If the collector does not take it, counts its content as dropped.
     pub(super) async fn send(&mut self, to: &Signal, body: Vec<u8>, (what, number): (HostCount, u64)) {
         let body = Bytes::from(body);
         let mut wait = WAIT;
@@ -60,7 +60,7 @@ impl Sender {
                 Sent::Later(told, _) => {
                     left -= 1;
                     let wait_now = sleep(told.unwrap_or(wait).min(LONGEST));
-                    // If the host ends meanwhile, there is one more attempt, now.
+                    // If the host shuts down meanwhile, the next attempt is made at once and is the last.
                     let _ = self.stop.run_until_cancelled(wait_now).await;
                     wait *= 2;
                 }
@@ -104,7 +104,7 @@ impl Sender {
     }
 }
 
-/// Returns host and port, as a request names them.
+/// Returns host and port, as for the header `Host`.
 fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))

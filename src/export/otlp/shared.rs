@@ -1,4 +1,4 @@
-//! The task that sends, as its listener holds it.
+//! A handle to the task that sends, for the listener.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::lock;
 
-/// How long a host that ends waits for the last request.
+/// How long a host that shuts down waits for the last request.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The task, as its listener holds it.
+/// A handle to the task that sends, for the listener.
 #[derive(Debug)]
 pub(super) struct Shared {
     task: Mutex<Option<JoinHandle<()>>>,
@@ -24,7 +24,7 @@ impl Shared {
         Self { task: Mutex::new(Some(task)), stop }
     }
 
-    /// Lets the task send what is left, and waits for it no longer than [`LAST`].
+    /// Lets the task send what is left, and waits for at most [`LAST`].
     pub(super) async fn finish(&self) {
         self.stop.cancel();
         let task = lock(&self.task).take();

@@ -1,4 +1,4 @@
-//! Spans: one of the door for each call, and below it one for each request to a server. They are made when these end.
+//! Spans: one for each call at the door, and below it one for each request to a server. They are created at their end.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,12 +15,12 @@ use crate::traced::{self, Attempt, Sent, Traced};
 /// The most characters of a name or an id in a span.
 const NAME: usize = 256;
 
-/// What has ended.
+/// Something that has ended, and from which spans are created.
 #[derive(Debug)]
 pub(super) enum Done {
     /// A call, with its attempts so far, and its wait for a turn if no attempt followed.
     Call(Arc<Called>, Vec<Attempt>, Option<traced::Event>),
-    /// An attempt of a call whose request has ended before.
+    /// An attempt of a call whose request had ended before.
     Late(Arc<Called>, Box<Attempt>),
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Called {
     pub(super) trace: u128,
     pub(super) span: u64,
     pub(super) parent: Option<u64>,
-    /// The trace that a header names, if the message itself names another one.
+    /// The trace in the HTTP header, if the message itself names another one.
     pub(super) link: Option<TraceParent>,
     pub(super) is_sampled: bool,
     pub(super) at: SystemTime,
     pub(super) took: Duration,
     pub(super) method: Method,
-    /// What was called, as clients name it.
+    /// The name of what was called, as clients know it.
     pub(super) name: Option<String>,
     /// The server's own name for it.
     pub(super) attempted: Option<String>,
@@ -63,7 +63,7 @@ impl Done {
         }
     }
 
-    /// Returns how many spans it has: none if it is not sampled.
+    /// Returns the number of its spans: none if the call is not sampled.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Call(called, attempts, _) if called.is_sampled => 1 + attempts.len(),
@@ -113,7 +113,7 @@ impl Called {
     /// Returns the span of one request to a server.
     fn attempt(&self, attempt: &Attempt) -> Span {
         let Sent { server, id, revision, by_pipe, address, session } = &attempt.sent;
-        // A name without one at the door is no part of spans.
+        // If the span of the door has no name, neither have the spans of attempts.
         let target = self.name.as_ref().and(self.attempted.as_deref());
         let mut attributes = vec![
             text(names::METHOD, self.method.as_str()),
@@ -150,7 +150,7 @@ impl Called {
         target.map_or_else(|| method.clone(), |target| format!("{method} {target}"))
     }
 
-    /// Adds what is called.
+    /// Adds the name of what is called.
     fn target(&self, target: Option<&str>, attributes: &mut Vec<KeyValue>) {
         let Some(target) = target else { return };
         if self.method == Method::ToolsCall {
@@ -162,12 +162,12 @@ impl Called {
     }
 }
 
-/// Returns the transport below a door, in the words of the conventions.
+/// Returns the transport of a door, in the words of the semantic conventions.
 pub(super) fn network(door: &str) -> &'static str {
     if matches!(door, "stdio" | "socket") { "pipe" } else { "tcp" }
 }
 
-/// Adds why it failed. A code of JSON-RPC is a number.
+/// Adds why the call failed. JSON-RPC error codes are numbers.
 fn failed(error: Option<&str>, attributes: &mut Vec<KeyValue>) {
     attributes.extend(error.map(|error| text(names::ERROR, error)));
     attributes.extend(error.filter(|error| error.parse::<i64>().is_ok()).map(|code| text(names::STATUS, code)));
@@ -183,15 +183,15 @@ fn event(happened: &traced::Event) -> Event {
     }
 }
 
-/// What the host did by itself, in a trace of its own.
+/// Something that the host did on its own, in a trace of its own.
 pub(super) struct Own<'a> {
     pub(super) name: &'static str,
     pub(super) server: &'a str,
     pub(super) begun: SystemTime,
     pub(super) ended: SystemTime,
-    /// A word for why it failed, if it did.
+    /// A short word for the reason, if it failed.
     pub(super) error: Option<&'a str>,
-    /// Why it failed, for people.
+    /// The reason for people, if it failed.
     pub(super) cause: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Is told of calls, and makes of each that has ended what spans are made of.
+//! The listener for calls: collects what the spans of each call need, until the call ends.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,10 +16,10 @@ use crate::record::masked;
 use crate::redact::without_query;
 use crate::traced::{Late, Traced};
 
-/// The most bytes of arguments, and of a result.
+/// The most bytes of arguments, and of a result, in a span.
 const VALUE: usize = 4096;
 
-/// Is told of calls.
+/// The listener for calls.
 #[derive(Debug)]
 pub(super) struct Tracer {
     target: Arc<Target>,

@@ -1,4 +1,4 @@
-//! Fetches a bundle that an entry of a registry names. Its hash is known before, so it may come from anywhere.
+//! Downloads a bundle that a registry's entry names. The entry states the bundle's hash, so any source is safe.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -23,16 +23,16 @@ use crate::keep;
 use crate::loopback::is_loopback;
 use crate::trees::Store;
 
-/// How often an address may lead to another one.
+/// How many redirects are followed.
 const REDIRECTS: usize = 5;
-/// How long a bundle may take.
+/// How long the download of a bundle may take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 impl Bundle {
-    /// Fetches the bundle of an entry, and reads it. The entry has to say what it hashes to.
+    /// Downloads the bundle of an entry, and reads it. The entry has to state its hash.
     ///
     /// # Errors
-    /// If it cannot be fetched, hashes to something else, or is not taken.
+    /// Fails if the bundle cannot be downloaded, has another hash, or is not acceptable.
     ///
     /// # Cancel safety
     /// A dropped future may leave a folder in the store.
@@ -76,7 +76,7 @@ async fn download(mut url: Url, file: PathBuf) -> Result<String, String> {
             status => return Err(format!("HTTP status {status}")),
         }
     }
-    Err(format!("its address leads to another one more than {REDIRECTS} times"))
+    Err(format!("its address redirects more than {REDIRECTS} times"))
 }
 
 async fn save(mut response: Response, file: PathBuf) -> Result<String, String> {

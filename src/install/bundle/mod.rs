@@ -1,10 +1,11 @@
 //! Bundles (`.mcpb`): an archive with a server and its `manifest.json`, which says how it is started.
 //!
-//! In: a file. Out: what it would start, and what it wants to know; after the user's yes its tree in the store.
+//! In: a file. Out: what the bundle would start, and what it asks the user; after the user agrees, its tree in the
+//! store.
 //!
-//! **Invariant:** a bundle is anybody's word. It starts Node.js, Python, or a program of its own, and nothing else of this
-//! machine. Nothing is unpacked before the whole file was hashed, and `unpack.rs` writes no file outside of the tree. A
-//! signature is named, and not believed.
+//! **Invariant:** nothing that a bundle says is trusted. It starts Node.js, Python, or a program of its own, and no
+//! other program of this machine. Nothing is unpacked before the whole file is hashed, and `unpack.rs` writes no file
+//! outside of the tree. A signature is mentioned to the user, but not believed.
 
 mod fetch;
 mod unpack;
@@ -31,35 +32,35 @@ const MOST: usize = 200;
 /// The longest text, in bytes.
 const TEXT: usize = 16 * 1024;
 
-/// A bundle that was read, and not unpacked.
+/// A bundle that was read but not unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// What it calls itself.
+    /// Its name, as the manifest states it.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it does.
+    /// What it is for, as the manifest states it.
     pub description: String,
-    /// Who says to have written it.
+    /// Its author, as the manifest states it.
     pub author: Option<String>,
-    /// Whether it brings a signature, which nobody checks.
+    /// Whether it has a signature, which is not verified.
     pub is_signed: bool,
-    /// How many files it has, and their bytes.
+    /// The number of its files, and their total size in bytes.
     pub size: (usize, u64),
-    /// The SHA-256 of the file, as an entry has it.
+    /// The SHA-256 of the file, as in a registry's entry.
     pub digest: String,
     file: PathBuf,
-    /// The folder that its tree gets.
+    /// The folder of its tree in the store.
     tree: PathBuf,
     program: Program,
     args: Vec<String>,
     env: Vec<(String, String)>,
     inputs: Vec<(String, Field)>,
-    /// The folder of a file that was fetched; it goes with the last bundle of it.
+    /// The folder of a downloaded file; it is removed with the last bundle that was read from it.
     fetched: Option<Arc<Work>>,
 }
 
-/// What a bundle starts.
+/// The kind of program that a bundle starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Node,
@@ -68,7 +69,7 @@ enum Program {
     Own,
 }
 
-/// Something that a bundle wants to know.
+/// A setting that a bundle asks the user for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     input: Input,
@@ -76,10 +77,10 @@ struct Field {
 }
 
 impl Bundle {
-    /// Reads a bundle: hashes it whole, and looks at each name in it.
+    /// Reads a bundle: hashes the whole file, and checks each name in it.
     ///
     /// # Errors
-    /// If it is none, or not one that is taken.
+    /// Fails if the file is not a bundle, or is not acceptable.
     ///
     /// # Cancel safety
     /// A dropped future changes nothing.
@@ -104,7 +105,7 @@ impl Bundle {
         read(&manifest, Opened { file, digest, is_signed, size }, &store).map_err(wrong)
     }
 
-    /// Returns what the config says of it.
+    /// Returns the package as the config describes it.
     #[must_use]
     pub fn package(&self) -> Package {
         let mut package = Package::new(PackageKind::Mcpb, &self.name, &self.version);
@@ -112,7 +113,7 @@ impl Bundle {
         package
     }
 
-    /// Returns the folder that its tree gets.
+    /// Returns the folder of its tree in the store.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.tree
@@ -121,7 +122,7 @@ impl Bundle {
     /// Unpacks it into the store, unless it is there already.
     ///
     /// # Errors
-    /// If the file has changed, or cannot be unpacked within the limits.
+    /// Fails if the file has changed, or cannot be unpacked within the limits.
     ///
     /// # Cancel safety
     /// A dropped future may go on unpacking, and may leave a folder in the store.
@@ -148,7 +149,7 @@ impl Bundle {
         unpacked.await.map(|tree| Installed { tree, was_there: false }).map_err(wrong)
     }
 
-    /// Makes the server of what was said.
+    /// Creates the config entry for the server from the user's answers.
     pub(super) fn walk(&self, walk: &mut Walk<'_>) -> Result<NewServer, Error> {
         let tree = self.tree.display().to_string();
         let mut args = Vec::new();
@@ -190,7 +191,8 @@ impl Bundle {
         Ok(argument(self.template(arg, tree)?, None, false))
     }
 
-    /// Makes a value of the text of a manifest: its places filled in, and its inputs as variables.
+    /// Turns a text of the manifest into an input: fills in paths such as `${HOME}`, and turns user settings into
+    /// variables.
     fn template(&self, text: &str, tree: &str) -> Result<Input, Error> {
         let (mut value, mut variables, mut rest) = (String::new(), Vec::new(), text);
         while let Some(at) = rest.find("${") {
@@ -221,7 +223,7 @@ fn wrong(text: &str, why: &str) -> Error {
     Error::Entry { field: format!("server.mcp_config: {:?}", Theirs(text)), why: why.to_owned() }
 }
 
-/// Returns what a place stands for.
+/// Returns the text for which a placeholder stands.
 fn filled(name: &str, tree: &str) -> Option<String> {
     let home = || std::env::var("HOME").ok().filter(|home| Path::new(home).is_absolute());
     let below = |folder: &str| home().map(|home| format!("{home}/{folder}"));
@@ -302,7 +304,7 @@ fn read(manifest: &Value, opened: Opened, store: &Store) -> Result<Bundle, Strin
     Ok(bundle)
 }
 
-/// Returns how the server is started on this system.
+/// Returns how the server is started on this system, with the manifest's settings for this platform.
 fn overridden(config: &Value) -> Map<String, Value> {
     let system = match std::env::consts::OS {
         "macos" => "darwin",
@@ -345,7 +347,7 @@ fn inputs(config: &Value) -> Result<Vec<(String, Field)>, String> {
             Some("boolean") => "boolean",
             Some(other) => return Err(format!("user_config.{key}.type is {:?}", Theirs(other))),
         };
-        // A default may name a place, such as `${HOME}/Desktop`.
+        // A default may contain a placeholder, such as `${HOME}/Desktop`.
         let default = scalar(&field["default"]).filter(|text| text.len() <= TEXT).map(|text| in_place(&text));
         let input = Input {
             description: field["description"].as_str().or(field["title"].as_str()).map(str::to_owned),

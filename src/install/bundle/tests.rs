@@ -1,4 +1,4 @@
-//! Bundles: what one may start, and archives that mean harm.
+//! Bundles: what a bundle may start, and malicious archives.
 
 use std::io::Write as _;
 
@@ -134,7 +134,7 @@ fn links_and_lying_lengths_are_refused() {
     zip.finish().unwrap();
     assert!(Archive::open(&file).err().is_some_and(|why| why.contains("is a link")));
 
-    // The archive says that its one file is empty, in both of the places that have the length.
+    // The archive states that its only file is empty, in both places where it states the length.
     let text = vec![b'x'; 64];
     archive(&file, &[("a", &text)]);
     let mut bytes = std::fs::read(&file).unwrap();

@@ -1,7 +1,7 @@
-//! The archive of a bundle: hashed, looked through, and unpacked within limits.
+//! The archive of a bundle: hashes it, checks its names, and unpacks it within limits.
 //!
-//! **Invariant:** no file is written outside of the folder, over another file, or as a link; sizes are counted as bytes
-//! come, whatever the archive says of itself.
+//! **Invariant:** no file is written outside of the folder, over another file, or as a link. Sizes are counted while
+//! bytes are read, whatever the archive states.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use zip::ZipArchive;
 use crate::hex;
 use crate::protocol::Theirs;
 
-/// The largest bundle, and the most that it may unpack to.
+/// The largest size of a bundle, and of its unpacked files, in bytes.
 pub(super) const LARGEST: u64 = 512 * 1024 * 1024;
 /// The most entries.
 const ENTRIES: usize = 20_000;
@@ -27,19 +27,19 @@ const NAME: usize = 1024;
 /// What a signature at the end begins with.
 const SIGNATURE: &[u8] = b"MCPB_SIG_V1";
 
-/// An archive whose names were all looked at.
+/// An archive whose names were all checked.
 pub(super) struct Archive {
     zip: ZipArchive<File>,
     /// The SHA-256 of the file.
     pub(super) digest: String,
     pub(super) is_signed: bool,
-    /// How many files it has, and how many bytes it says they have.
+    /// The number of its files, and the total size that it states for them.
     pub(super) size: (usize, u64),
     length: u64,
 }
 
 impl Archive {
-    /// Opens a file, hashes it, and looks at each name. Blocks.
+    /// Opens a file, hashes it, and checks each name. Blocks.
     pub(super) fn open(file: &Path) -> Result<Self, String> {
         let unread = |error: io::Error| format!("it cannot be read: {error}");
         let metadata = fs::metadata(file).map_err(unread)?;
@@ -81,7 +81,7 @@ impl Archive {
             if let Some(why) = unsafe_name(&name) {
                 return wrong(why);
             }
-            // Some file systems take them for one.
+            // Some file systems treat these names as equal.
             if !names.insert(name.trim_end_matches('/').to_lowercase()) {
                 return wrong("comes twice, or differs from another one in case alone");
             }
@@ -163,7 +163,7 @@ fn hashed(file: &mut File) -> io::Result<[u8; 32]> {
     }
 }
 
-/// Says why a name is not unpacked.
+/// Returns why a name must not be unpacked; `None` if it may be.
 fn unsafe_name(name: &str) -> Option<&'static str> {
     let parts: Vec<&str> = name.trim_end_matches('/').split('/').collect();
     if name.is_empty() || name.len() > NAME {
@@ -178,6 +178,6 @@ fn unsafe_name(name: &str) -> Option<&'static str> {
     if parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
         return Some("has a name that leads elsewhere");
     }
-    // Windows would drop these letters.
+    // Windows would drop these characters.
     parts.iter().any(|part| part.ends_with([' ', '.'])).then_some("has a name that ends with a blank or a dot")
 }

@@ -1,12 +1,12 @@
-//! Makes locked trees: asks npm, uv or pip what a package needs, keeps that as a lock, and installs exactly what a lock
-//! says into the store of `trees`.
+//! Creates locked trees: asks npm, uv or pip what a package needs, stores that as a lock, and installs exactly what a
+//! lock states into the store of `trees`.
 //!
-//! In: a package with its exact version. Out: a [`Lock`], whose digest stands in the entry of the config, and the tree.
+//! In: a package with its exact version. Out: a [`Lock`], whose digest goes into the config's entry, and the tree.
 //! `npm.rs` and `pypi.rs` know the two package managers, `tool.rs` runs them.
 //!
-//! **Invariant:** a lock is read before a tool gets it: it names each package with its hash, and nothing else. Install
-//! scripts and source builds run only if the user says so. A tree is whole before it stands in its place. Start with
-//! [`Maker::find`].
+//! **Invariant:** a lock is checked before a tool gets it: it names each package with its hash, and nothing else.
+//! Install scripts and source builds run only if the user allows it. A tree is complete before it is moved to its final
+//! path. Start with [`Maker::find`].
 
 mod npm;
 mod pypi;
@@ -28,19 +28,19 @@ use crate::trees::{self, Place, Record, Start, Store};
 pub(super) const FOLDER: &str = "mcp-host.packages";
 /// The largest lock.
 const MOST: u64 = 16 * 1024 * 1024;
-/// How long to wait for another program that puts a tree into the store.
+/// How long to wait for another program that is adding a tree to the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether packages may run programs of their own while they are installed.
+/// Whether packages may run their own programs during installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scripts {
-    /// No install script, no build from source.
+    /// No install scripts and no builds from source.
     Refused,
-    /// Both.
+    /// Install scripts and builds from source.
     Run,
 }
 
-/// The tool that makes trees of a kind on this machine.
+/// The tool that creates trees for a kind of package on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// npm.
@@ -57,7 +57,7 @@ pub enum Maker {
     },
 }
 
-/// Which packages belong to a tree, each with its hash: `package-lock.json`, or `requirements.txt`.
+/// The packages of a tree, each with its hash: `package-lock.json`, or `requirements.txt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
     text: String,
@@ -66,14 +66,14 @@ pub struct Lock {
 /// A tree in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// What it hashes to, wherever the same lock is installed for the same system.
+    /// The hash of the tree, which is equal wherever the same lock is installed for the same system.
     pub tree: String,
-    /// Whether it was there before.
+    /// Whether the tree existed before.
     pub was_there: bool,
 }
 
 impl Lock {
-    /// Returns its hash, as an entry has it.
+    /// Returns the digest of the lock, as in the config's entry.
     #[must_use]
     pub fn digest(&self) -> String {
         digest_of(&self.text)
@@ -91,10 +91,10 @@ impl Lock {
         Some(beside.join(FOLDER).join(trees::folder_name(package)?).join(name))
     }
 
-    /// Reads the lock of a package beside a config. It has to be the one that the entry names.
+    /// Reads the lock of a package beside a config. It must have the digest that the entry names.
     ///
     /// # Errors
-    /// If there is none, or it is another one.
+    /// Fails if there is no lock, or it has another digest.
     ///
     /// # Cancel safety
     /// A dropped future changes nothing.
@@ -122,7 +122,7 @@ impl Lock {
     /// Writes the lock beside a config.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if it cannot be written.
     ///
     /// # Cancel safety
     /// A dropped future may still write it.
@@ -132,7 +132,7 @@ impl Lock {
         let written = keep::done(move || {
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder)?;
-            // It is named by its hash, so what is there is the same, or was cut off.
+            // The file is named by its hash, so an existing file has the same text, or an incomplete one.
             fs::write(&file, text)
         });
         written.await.map_err(|error| Error::Lock { spec, why: format!("it cannot be written: {error}") })
@@ -140,10 +140,11 @@ impl Lock {
 }
 
 impl Maker {
-    /// Finds the tool for packages of a kind. Returns `None` if there is none, or trees of this kind are not locked.
+    /// Finds the tool for this kind of package. Returns `None` if there is none, or if such packages have no locked
+    /// trees.
     ///
     /// # Cancel safety
-    /// A dropped future ends the tool that was asked.
+    /// A dropped future ends the tool that was started.
     pub async fn find(kind: PackageKind) -> Option<Self> {
         match kind {
             PackageKind::Npm => tool::answers("npm", &["--version"]).await.map(|_| Self::Npm),
@@ -152,7 +153,7 @@ impl Maker {
         }
     }
 
-    /// Returns the command that installs a tree, for people.
+    /// Returns the command that installs a tree, to show to people.
     #[must_use]
     pub fn shown(&self, scripts: Scripts) -> &'static str {
         match (self, scripts) {
@@ -168,7 +169,7 @@ impl Maker {
     /// Asks the tool what a package needs.
     ///
     /// # Errors
-    /// If the tool fails, or the package needs something that has no hash.
+    /// Fails if the tool fails, or the package needs something that has no hash.
     ///
     /// # Cancel safety
     /// A dropped future ends the tool, and may leave a folder in the store.
@@ -184,10 +185,10 @@ impl Maker {
         Ok(Lock { text })
     }
 
-    /// Installs what a lock says, unless it is there already.
+    /// Installs what a lock states, unless it is already installed.
     ///
     /// # Errors
-    /// If the lock is not one of this package, the tool fails, or the package has no program.
+    /// Fails if the lock belongs to another package, the tool fails, or the package has no program.
     ///
     /// # Cancel safety
     /// A dropped future ends the tool, and may leave a folder in the store.
@@ -220,7 +221,7 @@ pub(super) fn digest_of(text: &str) -> String {
     format!("sha256:{}", hex::encode(&Sha256::digest(text)))
 }
 
-/// Returns the place for the tree of a package that has a digest.
+/// Returns the path of the tree of a package that has a digest.
 pub(super) fn place_of(store: &Store, package: &Package) -> Result<Place, Error> {
     let wrong = || Error::Store { spec: package.spec(), why: "its lock has no hash".to_owned() };
     store.place(package).ok_or_else(wrong)
@@ -230,7 +231,7 @@ fn store(package: &Package) -> Result<Store, Error> {
     Store::of_user().map_err(|error| Error::Store { spec: package.spec(), why: error.to_string() })
 }
 
-/// Refuses a lock that is not one of this package alone, with hashes.
+/// Refuses a lock that is not for this package alone, or that lacks hashes.
 fn check(lock: &str, package: &Package) -> Result<(), Error> {
     let checked = match package.kind {
         PackageKind::Npm => npm::check(lock, package),
@@ -240,7 +241,7 @@ fn check(lock: &str, package: &Package) -> Result<(), Error> {
     checked.map_err(|why| Error::Lock { spec: package.spec(), why })
 }
 
-/// A folder in which a tree is made. It is removed if it does not become one.
+/// A folder in which a tree is created. It is removed unless it becomes a tree of the store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Work {
     folder: PathBuf,
@@ -264,12 +265,12 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // What cannot be removed is only litter.
+        // A folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What is known about a tree that was made, beside its files.
+/// What is recorded about a tree besides its files.
 pub(super) struct Made {
     /// The digest of the lock.
     pub(super) digest: String,
@@ -277,12 +278,12 @@ pub(super) struct Made {
     pub(super) scripts: Scripts,
 }
 
-/// Reports whether a tree that is there can be taken. One that was made without scripts lacks what these would have made.
+/// Reports whether an existing tree can be used. A tree made without scripts lacks the files that they would create.
 fn suits(record: &Record, scripts: Scripts) -> bool {
     record.ran_scripts || scripts == Scripts::Refused
 }
 
-/// Describes a tree, and puts it into its place. Returns its hash. Blocks.
+/// Writes the record of a tree, and moves the tree to its final path. Returns its hash. Blocks.
 pub(super) fn put(store: &Store, work: &Work, place: &Place, made: Made) -> std::io::Result<String> {
     let hashes = trees::hashes(&work.tree)?;
     let tree = hashes.tree.clone();
@@ -293,10 +294,10 @@ pub(super) fn put(store: &Store, work: &Work, place: &Place, made: Made) -> std:
     keep::make_folder(place.folder.parent().unwrap_or(store.folder()))?;
     if place.folder.exists() {
         if place.sound().is_some_and(|record| suits(&record, made.scripts)) {
-            // Another program has made it meanwhile.
+            // Another program has created the tree meanwhile.
             return Ok(tree);
         }
-        // Who uses the tree stays known.
+        // Keeps the notes on which configs use the tree.
         match fs::copy(place.notes_file(), Place { folder: work.folder.clone() }.notes_file()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,4 +1,4 @@
-//! Packages of npm: what a lock may hold, and which script a package starts.
+//! Packages of npm: checks what their locks contain, and finds which script a package starts.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use crate::trees::Start;
 
 const LOCK: &str = "package-lock.json";
 const MANIFEST: &str = "package.json";
-/// What npm is always told.
+/// The options of every npm command.
 const QUIET: [&str; 5] = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--global=false"];
 
 /// Asks npm what a package needs.
@@ -29,7 +29,7 @@ pub(super) async fn lock(folder: &Path, package: &Package) -> Result<String, Err
     read(folder.join(LOCK)).await.map_err(|why| Error::Lock { spec: package.spec(), why })
 }
 
-/// Installs what a lock says.
+/// Installs what a lock states.
 pub(super) async fn install(tree: &Path, package: &Package, lock: &str, scripts: Scripts) -> Result<Start, Error> {
     write(tree, MANIFEST, manifest(package), package).await?;
     write(tree, LOCK, lock.to_owned(), package).await?;
@@ -69,7 +69,7 @@ fn manifest(package: &Package) -> String {
     format!("{project:#}\n")
 }
 
-/// Refuses a lock that holds something without a hash, or is one of another project.
+/// Refuses a lock that contains something without a hash, or that belongs to another project.
 pub(super) fn check(lock: &str, package: &Package) -> Result<(), String> {
     let lock: Value = serde_json::from_str(lock).map_err(|error| format!("package-lock.json is no JSON: {error}"))?;
     if !matches!(lock["lockfileVersion"].as_u64(), Some(2 | 3)) {
@@ -90,7 +90,7 @@ pub(super) fn check(lock: &str, package: &Package) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what npm would take without a hash.
+/// Refuses an entry that npm would install without checking a hash.
 fn hashed(entry: &Value) -> Result<(), &'static str> {
     if entry["link"] == true {
         return Err("it is a link to a folder of this machine");
@@ -100,7 +100,7 @@ fn hashed(entry: &Value) -> Result<(), &'static str> {
         return Err("it comes from a repository or a folder, which no hash can pin");
     }
     let is_hash = |text: &str| ["sha512-", "sha384-", "sha256-"].iter().any(|kind| text.starts_with(kind));
-    // What another package brings in its own archive is in the hash of that.
+    // A package bundled in another package's archive is covered by the hash of that archive.
     if entry["inBundle"] == true || entry["integrity"].as_str().is_some_and(is_hash) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Packages of PyPI: what a lock may hold, and which function a package starts.
+//! Packages of PyPI: checks what their locks contain, and finds which function a package starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::protocol::Theirs;
 use crate::trees::Start;
 
 const LOCK: &str = "requirements.txt";
-/// What pip is always told.
+/// The options of every pip command.
 const PIP: [&str; 5] = ["-m", "pip", "--no-input", "--disable-pip-version-check", "--quiet"];
 
 /// How a tree is installed.
@@ -86,7 +86,7 @@ fn unlocked(package: &Package, error: &std::io::Error) -> Error {
     Error::Lock { spec: package.spec(), why: error.to_string() }
 }
 
-/// Makes a lock of pip's report about what it would install.
+/// Builds a lock from pip's report about what it would install.
 fn of_report(report: &str) -> Result<String, String> {
     let report: Value = serde_json::from_str(report).map_err(|error| format!("pip's report is no JSON: {error}"))?;
     let mut lines = Vec::new();
@@ -104,8 +104,8 @@ fn of_report(report: &str) -> Result<String, String> {
     Ok(lines.concat())
 }
 
-/// Refuses a lock that holds anything but packages with exact versions and hashes: an option could name another index, a
-/// URL other contents.
+/// Refuses a lock that contains anything but packages with exact versions and hashes: an option could name another
+/// index, and a URL other contents.
 pub(super) fn check(lock: &str, package: &Package) -> Result<(), String> {
     let mut is_there = false;
     let whole = lock.replace("\\\r\n", " ").replace("\\\n", " ");
@@ -136,7 +136,7 @@ fn is_hex(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns a name as PyPI compares it.
+/// Returns the normalized form of a package name, by which PyPI compares names.
 fn normal(name: &str) -> String {
     let mut normal = String::new();
     for c in name.chars() {
@@ -149,7 +149,7 @@ fn normal(name: &str) -> String {
     normal
 }
 
-/// Installs what a lock says.
+/// Installs what a lock states.
 pub(super) async fn install(
     tree: &Path,
     package: &Package,
@@ -158,13 +158,13 @@ pub(super) async fn install(
     how: How,
 ) -> Result<Start, Error> {
     let wrong = |why: String| Error::Store { spec: package.spec(), why };
-    // The lock stands beside the tree, and is no part of it.
+    // The lock is written beside the tree, and is not part of it.
     let folder = tree.parent().unwrap_or(tree);
     let (file, text) = (folder.join(LOCK), lock.to_owned());
     keep::done(move || fs::write(file, text)).await.map_err(|error| wrong(error.to_string()))?;
     let mut args: Vec<&str> = if how.is_uv { vec!["pip", "--quiet"] } else { PIP.to_vec() };
     args.extend(["install", "--require-hashes", "--no-deps", "--target", "tree", "-r", LOCK]);
-    // Files of uv's cache are shared otherwise, and a change in one place would be one in the other.
+    // Otherwise uv's cache would share its files with the tree, and a change of one would change the other.
     match how.is_uv {
         true => args.extend(["--python", python, "--link-mode", "copy"]),
         false => args.push("--no-compile"),
@@ -172,7 +172,8 @@ pub(super) async fn install(
     args.extend(if how.scripts == Scripts::Refused { &["--only-binary", ":all:"][..] } else { &[] });
     let (program, tool) = if how.is_uv { ("uv", "uv") } else { (python, "pip") };
     Task { program, args: &args, folder, tool, what: format!("install {}", package.spec()) }.run().await?;
-    // Compiled once here, since nothing is written into a tree later. Files of other versions of Python do not compile.
+    // Files are compiled here because nothing is written into a tree later. Those for other Python versions fail to
+    // compile.
     let compile = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "tree"];
     let what = format!("compile {}", package.spec());
     let _ = Task { program: python, args: &compile, folder, tool: "Python", what }.run().await;

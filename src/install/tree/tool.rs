@@ -1,4 +1,4 @@
-//! Runs npm, uv, pip and Python: for a while, without input, and with the line that says why one failed.
+//! Runs npm, uv, pip and Python: with a time limit, without input, and with the line that says why a run failed.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,14 +9,14 @@ use tokio::process::Command;
 use crate::install::Error;
 use crate::plain::excerpt;
 
-/// How long a tool may take to tell its version.
+/// How long a tool may take to print its version.
 const ASKED: Duration = Duration::from_secs(20);
 /// How long a tool may take to fetch a tree.
 const FETCH: Duration = Duration::from_secs(15 * 60);
 /// The longest message of a tool that is passed on.
 const LINE: usize = 400;
 
-/// Asks a tool something small. Returns what it printed; `None` if there is no such tool, or it failed.
+/// Runs a short command. Returns what it printed; `None` if there is no such tool, or it failed.
 ///
 /// # Cancel safety
 /// A dropped future ends the tool.
@@ -27,19 +27,19 @@ pub(super) async fn answers(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What a tool is to do, and for which package.
+/// What a tool has to do, and for which package.
 pub(super) struct Task<'a> {
     pub(super) program: &'a str,
     pub(super) args: &'a [&'a str],
     pub(super) folder: &'a Path,
     /// The tool's name, for people.
     pub(super) tool: &'static str,
-    /// What it does, for people: "lock NAME".
+    /// What the tool does, for people: "lock NAME".
     pub(super) what: String,
 }
 
 impl Task<'_> {
-    /// Runs the tool to its end. Returns what it printed.
+    /// Runs the tool until it exits. Returns what it printed.
     ///
     /// # Cancel safety
     /// A dropped future ends the tool.
@@ -58,12 +58,12 @@ impl Task<'_> {
     }
 }
 
-/// Finds the lines that tell the cause: those that the tool marks as errors, else the last one.
+/// Finds the lines that state the cause: those that the tool marks as errors, else the last one.
 fn cause(text: &str, status: &str) -> String {
     let marked = |line: &str| {
         let marks = ["npm error ", "npm ERR! ", "ERROR: ", "error: ", "cause: "];
         let rest = marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark))?;
-        // These lines name a log, a code, or nothing.
+        // These lines only name a log file or an error code, or are empty.
         let is_empty = ["code ", "errno ", "A complete log", "Log files"].iter().any(|begin| rest.starts_with(begin));
         (!is_empty && !rest.trim().is_empty()).then(|| rest.trim().to_owned())
     };

@@ -1,10 +1,10 @@
-//! Namespaces around a launcher, by bubblewrap: what of the file system is in them, and how the launcher gets there.
+//! Starts a launcher inside namespaces that bubblewrap creates, with the file system that the plan describes.
 //!
-//! The launcher starts outside. It looks once more at each path that was granted, becomes bubblewrap, and bubblewrap becomes
-//! the launcher again, inside, by a descriptor of this program: so a program that was replaced meanwhile still runs the
-//! build that made the plan. Inside, the launcher compares each path with what it saw outside.
-//! **Invariant:** the group, the pipes and the mark stay. The process that the host knows is bubblewrap's; when its group is
-//! killed, the first process inside is, too, and with it everything inside.
+//! The launcher starts outside. It checks each granted path once more and becomes bubblewrap. bubblewrap then becomes
+//! the launcher again, inside, through a file descriptor of this program: so even if the program was replaced
+//! meanwhile, the build that made the plan runs. Inside, the launcher compares each path with what it saw outside.
+//! **Invariant:** the process group, the pipes and the mark stay the same. The process that mcp-host knows is
+//! bubblewrap's. When its group is killed, the first process inside is killed, too, and with it everything inside.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use super::door;
 use super::plan::{Bubble, Plan, Seen};
 use crate::sandbox::ARGUMENT;
 
-/// Folders that bubblewrap makes itself.
+/// Folders that bubblewrap creates itself.
 const MADE: [&str; 2] = ["/dev", "/proc"];
 /// How many links are followed in one path.
 const DEEPEST: usize = 16;
@@ -41,7 +41,7 @@ pub(super) fn enter(
         plan.seen = places.map(|path| Ok((path.clone(), seen(path)?))).collect::<Result<_, String>>()?;
     }
     if let Some(door) = &bubble.door {
-        plan.door = Some(door::connect(door).map_err(|error| format!("the way out to its hosts: {error}"))?);
+        plan.door = Some(door::connect(door).map_err(|error| format!("the connection to its network proxy: {error}"))?);
     }
     let ourselves = File::open("/proc/self/exe").map_err(|error| format!("this program: {error}"))?;
     rustix::io::fcntl_setfd(&ourselves, FdFlags::empty()).map_err(|error| error.to_string())?;
@@ -83,7 +83,7 @@ fn is_bound(path: &Path) -> bool {
     !MADE.iter().any(|made| path.starts_with(made))
 }
 
-/// Looks at a path that has no links.
+/// Returns the identity of a path that has no links.
 fn seen(path: &Path) -> Result<Seen, String> {
     let wrong = |error: io::Error| format!("{}: {error}", path.display());
     let opened = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
@@ -100,7 +100,7 @@ fn seen(path: &Path) -> Result<Seen, String> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Adds the links on the way to a path, so that it leads to the same place where only that place is.
+/// Adds the links on the way to a path, so that inside, where only the target is visible, the path leads to it, too.
 pub(super) fn links(path: &Path, found: &mut BTreeMap<PathBuf, PathBuf>) {
     let mut path = path.to_owned();
     for _ in 0..DEEPEST {
@@ -118,7 +118,7 @@ pub(super) fn links(path: &Path, found: &mut BTreeMap<PathBuf, PathBuf>) {
     }
 }
 
-/// Takes `..` out of a path whose links are followed one by one.
+/// Removes `..` from a path whose links are followed one by one.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,7 +1,9 @@
-//! The few system calls that the process of a script may make: it computes, takes memory, reads one pipe, and writes another.
+//! The few system calls that the process of a script may make: it computes, allocates memory, reads one pipe, and
+//! writes another.
 //!
-//! A list of what is allowed, unlike that for servers (`filter.rs`): here it is known which program runs. Any other call is
-//! refused (`EPERM`), so that an error in the engine opens, connects, starts, signals, and removes nothing.
+//! This is a list of allowed calls, unlike the one for servers (`filter.rs`), because it is known which program runs.
+//! Any other call is refused (`EPERM`), so an error in the engine cannot open, connect, start, signal, or remove
+//! anything.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +22,11 @@ const ALLOWED: [i64; 22] = [
     libc::SYS_mprotect,
     libc::SYS_madvise,
     libc::SYS_brk,
-    // The time, and how long it has computed.
+    // The current time, and the processor time used.
     libc::SYS_clock_gettime,
     libc::SYS_gettimeofday,
     libc::SYS_getrandom,
-    // What every C library does by itself: locks, signals, its identity.
+    // What every C library does on its own: locks, signals, asking for its ids.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
@@ -34,12 +36,12 @@ const ALLOWED: [i64; 22] = [
     libc::SYS_sigaltstack,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    // Its end.
+    // Exiting.
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
 
-/// Refuses this process every other call, for good.
+/// Refuses all other system calls to this process, permanently.
 pub(super) fn keep() -> Result<(), Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let rules: BTreeMap<i64, Vec<_>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();

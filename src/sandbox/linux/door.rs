@@ -1,10 +1,11 @@
-//! The way out of a sandbox with a network of its own: a socket that the launcher opens inside, and hands to the host.
+//! The door: the way out of a sandbox with its own network. It is a socket that the launcher opens inside and passes to
+//! mcp-host.
 //!
-//! The launcher listens on `127.0.0.1` in the sandbox's network, and sends that socket over a Unix socket in the
-//! server's folder, once, before it becomes the server. The host accepts on it from outside: a socket stays in the network
-//! in which it was made. So there is no process between the server and the proxy, and nothing of it is left when the
-//! server ends. A watched server without a sandbox (`learn.rs`) has a door, too: a port of this machine.
-//! **Invariant:** a door opens once for each start; the server never holds it.
+//! The launcher listens on `127.0.0.1` in the sandbox's network, and sends the listening socket over a Unix socket in
+//! the server's folder, once, before it becomes the server. mcp-host accepts connections on it from outside, because a
+//! socket stays in the network in which it was created. So there is no process between the server and the proxy, and
+//! nothing is left when the server ends. A watched server without a sandbox (`learn.rs`) has a door, too: a port of
+//! this machine. **Invariant:** a door opens once for each start; the server never holds it.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
@@ -33,18 +34,18 @@ use crate::counts::ServerCounts;
 use crate::dial::system;
 use crate::hex;
 
-/// How names of doors begin.
+/// The prefix of the names of doors.
 const PREFIX: &str = "door-";
-/// How long the launcher waits for the host.
+/// How long the launcher waits for mcp-host.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most connections of one process at a time.
 const MOST: usize = 256;
-/// The user that a watched server names to its proxy.
+/// The user name that a watched server sends to its proxy.
 const USER: &str = "mcp-host";
-/// The answer to the launcher.
+/// mcp-host's confirmation to the launcher.
 const TAKEN: u8 = b'k';
 
-/// The host's side of the way out of one server's process.
+/// mcp-host's end of the way out for one server process.
 #[derive(Debug)]
 pub(crate) struct Door {
     entrance: Entrance,
@@ -54,14 +55,15 @@ pub(crate) struct Door {
 /// Where the connections of a server come in.
 #[derive(Debug)]
 enum Entrance {
-    /// The network of its sandbox: its launcher connects here, and sends the socket that the connections come from.
+    /// The network of its sandbox. The launcher connects here, and sends the socket that accepts the server's
+    /// connections.
     Inside { listener: UnixListener, path: PathBuf },
-    /// This machine: the server has no sandbox, and is watched. Who connects has to know the password.
+    /// This machine, for a server that is watched without a sandbox. Clients have to send the password.
     Here { listener: TcpListener, password: String },
 }
 
 impl Door {
-    /// Makes a door in the folder of a server.
+    /// Creates a door in the folder of a server.
     pub(super) fn make(folder: &Path, hosts: &[SandboxHost]) -> io::Result<Self> {
         clear(folder);
         let mut name = [0; 8];
@@ -72,7 +74,7 @@ impl Door {
         Ok(Self { entrance: Entrance::Inside { listener, path: folder.join(name) }, hosts: hosts.to_owned() })
     }
 
-    /// Makes a door for a server without a sandbox, through which it reaches every host. Returns the URL of its proxy, too.
+    /// Creates a door for a server without a sandbox, which admits every host. Also returns the URL of the proxy.
     pub(super) fn open() -> io::Result<(Self, String)> {
         let mut password = [0; 16];
         getrandom::fill(&mut password).map_err(io::Error::other)?;
@@ -83,7 +85,7 @@ impl Door {
         Ok((Self { entrance: Entrance::Here { listener, password }, hosts: Vec::new() }, url))
     }
 
-    /// Returns where the launcher finds it; `None` if no launcher looks for it.
+    /// Returns the path at which the launcher finds the door; `None` if there is no launcher.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.entrance {
             Entrance::Inside { path, .. } => Some(path),
@@ -111,7 +113,7 @@ impl Door {
             }
         };
         if let Some(Err(error)) = stop.run_until_cancelled(serving).await {
-            tracing::warn!("server `{server}`: the way out of its sandbox is closed: {error}");
+            tracing::warn!("server `{server}`: the network proxy of its sandbox does not run: {error}");
         }
     }
 }
@@ -119,13 +121,13 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         if let Some(path) = self.path() {
-            // A launcher may have come and gone.
+            // A launcher may have connected and left.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Waits for the launcher, and takes the socket that it sends. Whoever sends none was not the launcher.
+/// Waits for the launcher, and takes the socket that it sends. A client that sends no socket is not the launcher.
 async fn opened(door: &UnixListener) -> io::Result<tokio::net::TcpListener> {
     let door = tokio::net::UnixListener::from_std(door.try_clone()?)?;
     loop {
@@ -143,7 +145,7 @@ async fn opened(door: &UnixListener) -> io::Result<tokio::net::TcpListener> {
     }
 }
 
-/// Serves connections from inside; `MOST` at a time, more wait.
+/// Serves connections from inside: at most `MOST` at a time, while others wait.
 async fn accept(inside: &tokio::net::TcpListener, proxy: &Arc<Proxy>) -> io::Result<()> {
     let mut connections = JoinSet::new();
     loop {
@@ -158,7 +160,7 @@ async fn accept(inside: &tokio::net::TcpListener, proxy: &Arc<Proxy>) -> io::Res
                 let proxy = proxy.clone();
                 connections.spawn(async move { proxy.serve(client).await });
             }
-            // How a connection ended is for its two ends.
+            // How a connection ended only concerns its two ends.
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
         }
     }
@@ -175,7 +177,7 @@ fn clear(folder: &Path) {
     }
 }
 
-/// Uses a socket by a path that is short enough whatever the folder is called.
+/// Uses a socket through a path that is short enough for a socket, however long the path of the folder is.
 fn near<T>(folder: &Path, name: &str, socket: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
     let folder = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     socket(Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
@@ -202,7 +204,7 @@ fn receive(launcher: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
     sent.next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Connects the launcher to its host. The connection stays open in the program that it becomes; returns its number.
+/// Connects the launcher to its host. The connection stays open across `exec`; returns its file descriptor.
 pub(super) fn connect(path: &Path) -> io::Result<i32> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -210,11 +212,11 @@ pub(super) fn connect(path: &Path) -> io::Result<i32> {
     let host = near(folder, name, UnixStream::connect)?;
     host.set_read_timeout(Some(PATIENCE))?;
     rustix::io::fcntl_setfd(&host, FdFlags::empty())?;
-    // `hand_over` takes it up, or it closes with this process.
+    // `hand_over` uses the descriptor, or it is closed when this process exits.
     Ok(host.into_raw_fd())
 }
 
-/// Opens the way out from inside: listens, and hands the socket to the host. Returns the port.
+/// Opens the door from inside: listens, and sends the socket to mcp-host. Returns the port.
 pub(super) fn hand_over(number: i32) -> io::Result<u16> {
     let ourselves = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let mut host = UnixStream::from(rustix::process::pidfd_getfd(ourselves, number, PidfdGetfdFlags::empty())?);
@@ -243,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn h108_a_door_is_handed_over_and_goes_with_its_host() {
         let folder = tempfile::tempdir().expect("a folder");
-        // A folder may have a longer name than a socket can.
+        // A folder may have a longer path than a socket can.
         let folder = folder.path().join("long".repeat(40));
         fs::create_dir(&folder).expect("a folder");
         let stop = CancellationToken::new();

@@ -1,9 +1,9 @@
 //! System calls: what seccomp refuses to a confined process.
 //!
-//! A list of what is refused, not of what is allowed: servers are any program, and a runtime that lacks a call dies at a
-//! place that tells nothing. Refused is what reaches around the rules for files, into other processes, or into the
-//! kernel itself, and what no server needs. A refusal is `EPERM`; `clone3`, whose flags lie in memory that a filter
-//! cannot see, does not exist (`ENOSYS`), and every C library then uses `clone`.
+//! This is a list of refused calls, not of allowed ones: a server can be any program, and a runtime that lacks a call
+//! may fail without a clue. It refuses calls that bypass the rules for files, or that reach into other processes or
+//! into the kernel itself, and that no server needs. A refused call fails with `EPERM`. `clone3` fails with `ENOSYS`,
+//! because its flags are in memory that a filter cannot see; every C library then uses `clone`.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ const REFUSED: [(&str, i64); 49] = [
     ("process_madvise", libc::SYS_process_madvise),
     ("pidfd_getfd", libc::SYS_pidfd_getfd),
     ("kcmp", libc::SYS_kcmp),
-    // Another view of the file system, and files without a path.
+    // Other views of the file system, and files without a path.
     ("mount", libc::SYS_mount),
     ("umount2", libc::SYS_umount2),
     ("pivot_root", libc::SYS_pivot_root),
@@ -49,14 +49,14 @@ const REFUSED: [(&str, i64); 49] = [
     ("open_by_handle_at", libc::SYS_open_by_handle_at),
     ("quotactl", libc::SYS_quotactl),
     ("quotactl_fd", libc::SYS_quotactl_fd),
-    // Namespaces, in which a process has rights that it has not here.
+    // Namespaces, in which a process has rights that it lacks here.
     ("unshare", libc::SYS_unshare),
     ("setns", libc::SYS_setns),
     // Keys of the user's session.
     ("keyctl", libc::SYS_keyctl),
     ("add_key", libc::SYS_add_key),
     ("request_key", libc::SYS_request_key),
-    // Work that the kernel does on behalf of a process, past this filter.
+    // Work that the kernel does for a process without this filter.
     ("io_uring_setup", libc::SYS_io_uring_setup),
     ("io_uring_enter", libc::SYS_io_uring_enter),
     ("io_uring_register", libc::SYS_io_uring_register),
@@ -85,11 +85,11 @@ const REFUSED: [(&str, i64); 49] = [
     ("setdomainname", libc::SYS_setdomainname),
 ];
 
-/// Calls with other numbers under the x32 interface of x86-64, which a filter for x86-64 does not recognize: ptrace,
-/// kexec_load, process_vm_readv, and process_vm_writev.
+/// Calls that have other numbers under the x32 interface of x86-64, which a filter for x86-64 does not recognize:
+/// ptrace, kexec_load, process_vm_readv, and process_vm_writev.
 #[cfg(target_arch = "x86_64")]
 const X32: [i64; 4] = [521, 528, 539, 540];
-/// The bit in numbers of calls under that interface.
+/// The bit in call numbers that marks this interface.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 
@@ -104,11 +104,11 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The kinds of sockets that see or make packets themselves.
+/// The kinds of sockets that receive or send raw packets.
 const RAW: [i32; 4] = [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DCCP, OLD_PACKET];
-/// `SOCK_PACKET`, by which old programs see packets.
+/// `SOCK_PACKET`, with which old programs receive packets.
 const OLD_PACKET: i32 = 10;
-/// The bits of a socket's type that are its kind.
+/// The bits of a socket's type that hold its kind.
 const KIND: u64 = 0xf;
 /// `TIOCSTI` and `TIOCLINUX`, which put text into a terminal as if it were typed.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
@@ -118,7 +118,7 @@ pub(in crate::sandbox) fn refused() -> impl Iterator<Item = &'static str> {
     REFUSED.iter().map(|(name, _)| *name)
 }
 
-/// Puts the filter in force for this process, for good.
+/// Applies the filter to this process, permanently.
 pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
     for program in programs(plan)? {
         seccompiler::apply_filter(&program)?;
@@ -126,7 +126,7 @@ pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the filters of a plan. The one that hides `clone3` answers differently, so it is one of its own.
+/// Returns the filters of a plan. `clone3` fails with another error, so it has its own filter.
 pub(super) fn programs(plan: &Plan) -> Result<[BpfProgram; 2], BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let (refused, absent) = (errno(libc::EPERM), errno(libc::ENOSYS));
@@ -149,15 +149,16 @@ fn rules(plan: &Plan) -> Result<Rules, BackendError> {
     calls.push((libc::SYS_ioctl, typing.collect::<Result<_, _>>()?));
     calls.push((libc::SYS_socket, sockets(plan)?));
     calls.push((libc::SYS_socketpair, pairs(plan)?));
-    // Landlock does not look at limits: with one on the time of its processor, another process of the user would end.
+    // Landlock does not cover limits: a limit on the processor time of another process of the user would end that
+    // process.
     calls.push((libc::SYS_prlimit64, vec![rule([(0, SeccompCmpOp::Ne, 0)])?]));
     #[cfg(target_arch = "x86_64")]
     calls.extend([(libc::SYS_kexec_file_load, Vec::new())]);
     Ok(both(calls))
 }
 
-/// Returns which sockets are refused: of families that the plan does not have, and of raw kinds. A pair of Unix sockets
-/// is another call.
+/// Returns which sockets are refused: those of families that the plan does not allow, and raw ones. Creating a pair of
+/// Unix sockets is another call.
 fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
     let mut families = Vec::new();
     if plan.network {
@@ -179,8 +180,8 @@ fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// Returns which pairs of sockets are refused: all but Unix sockets, and those of datagrams, if the plan has no Unix
-/// sockets. One end of a pair of datagrams can be connected anew, to a socket with a path.
+/// Returns which socket pairs are refused: all but Unix sockets and, if the plan allows no Unix sockets, datagram
+/// pairs. One end of a datagram pair can be reconnected, to a socket with a path.
 fn pairs(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
     let mut rules = vec![rule([(0, SeccompCmpOp::Ne, u64::from(libc::AF_UNIX.unsigned_abs()))])?];
     if !plan.unix {
@@ -189,7 +190,7 @@ fn pairs(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// Returns a rule that holds if all these arguments do: each by its number, compared as 32 bits.
+/// Returns a rule that applies if all these conditions hold: each on an argument by its index, compared as 32 bits.
 fn rule(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<SeccompRule, BackendError> {
     let conditions = conditions
         .into_iter()
@@ -197,7 +198,7 @@ fn rule(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Returns the calls with the numbers that they have under every interface of this kind of processor.
+/// Returns the calls under the numbers that they have in every interface of this kind of processor.
 fn both(calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
     let rules: Rules = calls.into_iter().collect();
     #[cfg(target_arch = "x86_64")]
@@ -205,7 +206,7 @@ fn both(calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
         let mut rules = rules;
         let mut x32: Vec<_> = rules.iter().map(|(call, rule)| (call | X32_BIT, rule.clone())).collect();
         x32.extend(X32.iter().map(|call| (call | X32_BIT, Vec::new())));
-        // Control of devices has another number there, too.
+        // There, `ioctl` has another number, too.
         if let Some(ioctl) = rules.get(&libc::SYS_ioctl) {
             x32.push((514 | X32_BIT, ioctl.clone()));
         }

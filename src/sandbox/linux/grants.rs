@@ -1,8 +1,8 @@
-//! What a confined server may read and write: the table of its level, for one command on this machine.
+//! Decides what a confined server may read and write: the table of its level, for one command on this machine.
 //!
-//! A path that follows from the command (its tree, `cwd`, `args`) is granted only if it is not HOME, or above it, and
-//! holds no keys; a path that the entry lists is granted as it is. **Invariant:** every path here is without links, so
-//! that what was judged is what the launcher opens.
+//! A path that follows from the command (its tree, `cwd`, `args`) is granted only if it is not HOME or above it, and
+//! contains no keys. A path that the entry lists is granted unconditionally. **Invariant:** every path here is free of
+//! links, so that the launcher opens exactly what was judged.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use super::programs::Programs;
 use crate::config::{Sandbox, SandboxHome, SandboxLevel, Stdio};
 use crate::sandbox::Error;
 
-/// What every program of a system reads.
+/// What every program may read.
 const SYSTEM: [&str; 17] = [
     "/bin",
     "/etc",
@@ -33,10 +33,10 @@ const SYSTEM: [&str; 17] = [
     "/usr",
     "/var/lib/ca-certificates",
 ];
-/// Files of the system that are often links to somewhere else.
+/// System files that are often links to other folders.
 const LINKED: [&str; 5] =
     ["/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/certs/ca-certificates.crt"];
-/// Devices without content of their own.
+/// Devices that hold no data.
 const DEVICES: [&str; 6] = ["/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"];
 /// Variables that name files of certificate authorities.
 const AUTHORITIES: [&str; 12] = [
@@ -59,13 +59,13 @@ const AUTHORITIES: [&str; 12] = [
 pub(super) struct Grants {
     pub(super) read: BTreeSet<PathBuf>,
     pub(super) write: BTreeSet<PathBuf>,
-    /// Folders in arguments.
+    /// Folders named in arguments.
     folders: BTreeSet<PathBuf>,
-    /// Links from its own HOME to what is listed in the user's.
+    /// Links from the server's own HOME to listed paths in the user's HOME.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Whether an argument is a path that starts in the working directory.
+    /// Whether an argument is a path relative to the working directory.
     pub(super) is_relative: bool,
-    /// Paths as they were named, whose links lead to what is granted.
+    /// Paths as they were named, whose links lead to granted paths.
     pub(super) named: BTreeSet<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ impl Grants {
             grants.argument(argument, &base, places, &mut programs);
         }
         if is_strict {
-            // What an entry names in passing is there to read; what it may change is listed.
+            // A folder that the entry names as an argument is readable; folders to write have to be listed.
             let folders = std::mem::take(&mut grants.folders);
             grants.read.extend(folders);
         }
@@ -120,7 +120,7 @@ impl Grants {
             |path: &Path| places.home.iter().any(|home| home.starts_with(path)) || own.home.starts_with(path);
         self.named.extend(SYSTEM.iter().chain(&LINKED).map(PathBuf::from));
         for path in SYSTEM.iter().chain(&LINKED).filter_map(|path| Path::new(path).canonicalize().ok()) {
-            // Software may be where HOME or our state is; then its own tree has to do.
+            // Software may be inside HOME or our state directory; then only its own tree is granted.
             if !(path == Path::new("/opt") && holds_ours(&path)) {
                 self.read.insert(path);
             }
@@ -131,14 +131,14 @@ impl Grants {
         self.read.extend(files.filter(|path| places.may_grant(path)));
     }
 
-    /// Grants what an argument names: a folder to write, a file to read. So does the value of `--option=PATH`.
+    /// Grants what an argument names: a folder for writing, a file for reading. `--option=PATH` grants PATH likewise.
     fn argument(&mut self, argument: &str, base: &Path, places: &Places, programs: &mut Programs<'_>) {
         let text = argument.split_once('=').filter(|_| argument.starts_with('-')).map_or(argument, |(_, value)| value);
         if text.is_empty() || text.starts_with('-') {
             return;
         }
         let named = base.join(text);
-        // A word may be the name of a folder by chance.
+        // A word may be the name of a folder by coincidence.
         let is_path = text.contains('/') || text == "." || named.is_file();
         let Some(path) = named.canonicalize().ok().filter(|_| is_path) else { return };
         self.is_relative |= Path::new(text).is_relative();
@@ -175,7 +175,7 @@ impl Grants {
         Ok(())
     }
 
-    /// Makes what is listed in the user's HOME appear in the server's own.
+    /// Makes listed paths of the user's HOME visible in the server's own HOME.
     fn link(&mut self, sandbox: &Sandbox, places: &Places, own: &Own) {
         let Some(home) = &places.named_home else { return };
         for path in sandbox.read.iter().chain(&sandbox.write) {
@@ -188,7 +188,7 @@ impl Grants {
         }
     }
 
-    /// Takes out what another path covers already, and what has a name that no plan can hold.
+    /// Removes paths that another path already covers, and paths whose name a plan cannot hold.
     fn shorten(&mut self) {
         let is_covered = |path: &Path, by: &BTreeSet<PathBuf>, from: usize| {
             path.ancestors().skip(from).any(|above| by.contains(above))
@@ -200,7 +200,7 @@ impl Grants {
     }
 }
 
-/// Returns the value of a variable as the server will have it.
+/// Returns the value that a variable will have for the server.
 pub(super) fn variable(stdio: &Stdio, name: &str) -> Option<String> {
     let own = stdio.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
     own.or_else(|| std::env::var(name).ok())

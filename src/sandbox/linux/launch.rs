@@ -1,7 +1,8 @@
-//! The launcher: this program in a hidden mode, which gives up what its plan does not name, and becomes the server.
+//! The launcher: this program in a hidden mode. It gives up everything that its plan does not name, and becomes the
+//! server.
 //!
-//! It is the server's process from the start: its id, its group, its pipes, and its mark stay. **Invariant:** if anything
-//! of the plan cannot be done, it ends, and the server does not start.
+//! It is the server's process from the start: its id, its group, its pipes, and its mark stay the same. **Invariant:**
+//! if any part of the plan cannot be done, the launcher exits, and the server does not start.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -21,7 +22,7 @@ const FAILED: i32 = 126;
 /// Becomes the server: `PLAN -- PROGRAM ARGUMENTS..`.
 pub(in crate::sandbox) fn become_server(arguments: impl Iterator<Item = OsString>) {
     let Err(why) = run(arguments);
-    // Nobody reads it if this fails.
+    // If this fails, nobody reads stderr.
     let _ = writeln!(std::io::stderr(), "mcp-host: the server was not started, since it cannot be confined: {why}");
     #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the launcher; no `main` follows")]
     std::process::exit(FAILED);
@@ -36,15 +37,15 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
         return bubble::enter(&bubble, plan, &program, arguments);
     }
     if plan.is_inside {
-        // What led here is not for the server.
+        // The launcher's own open files are not passed to the server.
         close_fds::set_fds_cloexec(3, &[]);
     }
     let port = plan.door.map(door::hand_over).transpose();
-    let port = port.map_err(|error| format!("the way out to its hosts: {error}"))?;
+    let port = port.map_err(|error| format!("the connection to its network proxy: {error}"))?;
     if plan.keeps_files {
         rules::enforce(&plan).map_err(|error| error.to_string())?;
     }
-    // From here on a link that the server planted leads nowhere that it could not reach itself.
+    // From here on, a link planted by the server leads only to what the server itself may reach.
     for (from, to) in &plan.links {
         link(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     }
@@ -84,7 +85,7 @@ fn limit(resource: Resource, most: u64) -> Result<(), String> {
     setrlimit(resource, limit).map_err(|error| format!("the limit of {resource:?} cannot be {most}: {error}"))
 }
 
-/// Links a listed path into the HOME of the server. What is there already stays.
+/// Links a listed path into the server's HOME. An existing file there stays.
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.symlink_metadata().is_ok() {
         return Ok(());

@@ -1,8 +1,9 @@
-//! A server that is watched without a sandbox, to learn what it would need in one (`sandbox learn`).
+//! Watches a server without a sandbox, to learn what it would need in one (`sandbox learn`).
 //!
-//! In: its command. Out: that command under strace, with a proxy that lets everything pass and counts it, and with the
-//! caches that it would have in a sandbox. What each level grants for this command is noted before the start;
-//! [`learned`] compares what was done with that. **Invariant:** it never lists HOME, what is above it, or keys.
+//! In: its command. Out: that command under strace, with a proxy that admits and counts every connection, and with the
+//! caches that the server would have in a sandbox. What each level grants for this command is recorded before the
+//! start; [`learned`] compares the server's accesses with it. **Invariant:** it never lists HOME, folders above it, or
+//! keys.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,19 +20,19 @@ use super::{Door, Machine, namespaces, program, trace};
 use crate::config::{Sandbox, Secret, Stdio};
 use crate::sandbox::{Error, Learned, Needed, Ready, Touched};
 
-/// How many files of one folder become that folder.
+/// How many files of one folder are replaced by that folder.
 const SIBLINGS: usize = 3;
-/// Folders below HOME that belong to all programs.
+/// Folders below HOME that all programs share.
 const SHARED: [&str; 6] = [".cache", ".config", ".local", ".local/bin", ".local/share", ".local/state"];
-/// Files of the kernel about processes. Nothing there can be listed.
+/// The kernel's files about processes, which cannot be listed.
 const PROC: &str = "/proc";
-/// Where every program makes temporary files. With `strict` it is the server's own.
+/// Where every program creates temporary files. Under `strict` the server has its own.
 const TMP: &str = "/tmp";
 
-/// What is noted before the start.
+/// What is recorded before the start.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// The folder for what the host keeps.
+    /// mcp-host's state directory.
     state: PathBuf,
     default: Level,
     strict: Level,
@@ -55,7 +56,7 @@ impl Level {
     }
 }
 
-/// Returns the command that starts a server watched, without a sandbox.
+/// Returns the command that starts a server under watch, without a sandbox.
 pub(in crate::sandbox) fn unconfined(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Result<Ready, Error> {
     let (Some(state), Some(file)) = (state, sandbox.trace()) else { return Err(Error::Unwatched) };
     let own = Own::make(state, sandbox.whose())?;
@@ -63,7 +64,8 @@ pub(in crate::sandbox) fn unconfined(stdio: Stdio, sandbox: &Sandbox, state: Opt
     let namespaces = namespaces::here().as_deref().ok();
     let machine = Machine { places: Places::here(&state), own, namespaces };
     note(&machine, &stdio, sandbox, state, file)?;
-    // Its package is fetched as with `strict`, so that the hosts of its registry are not taken for its own.
+    // Its package is fetched as under `strict`, so that the hosts of the package registry do not count as the server's
+    // own.
     let mut of_fetch = Sandbox::strict();
     (of_fetch.install, of_fetch.read) = (sandbox.install.clone(), sandbox.read.clone());
     let (offline, first) = machine.divided(&stdio, &of_fetch)?.unzip();
@@ -79,7 +81,7 @@ pub(in crate::sandbox) fn unconfined(stdio: Stdio, sandbox: &Sandbox, state: Opt
             stdio.env.push((name.to_owned(), Secret::new(value)));
         }
     }
-    // Even what the entry says of proxies: past this one nothing is seen.
+    // This overrides even the entry's own settings: connections that bypass this proxy would go unnoticed.
     let none = ["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), String::new()));
     stdio.env.extend(Plan::proxies(&url).chain(none).map(|(name, value)| (name, Secret::new(value))));
     let ready = Ready { stdio, door: Some(Arc::new(door)), first: first.flatten() };
@@ -103,7 +105,7 @@ fn beside(file: &Path) -> PathBuf {
     file.with_extension("levels")
 }
 
-/// Returns what the server of that sandbox needs besides what a level grants, by what it did.
+/// Returns what the server of that sandbox needs beyond what a level grants, judged by what it did.
 pub(in crate::sandbox) fn learned(
     sandbox: &Sandbox,
     touched: impl IntoIterator<Item = Touched>,
@@ -117,7 +119,7 @@ pub(in crate::sandbox) fn learned(
     Ok(Learner { note, begun, places }.learned(touched))
 }
 
-/// Takes `.` out of a path, and `..` by following it.
+/// Removes `.` from a path, and `..` by following it.
 fn plain(path: &Path) -> PathBuf {
     if path.components().any(|part| part == Component::ParentDir) {
         return path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -127,7 +129,7 @@ fn plain(path: &Path) -> PathBuf {
 
 struct Learner {
     note: Note,
-    /// When the server began. What is younger was made by it.
+    /// When the server started. It created all files that are younger.
     begun: SystemTime,
     places: Places,
 }
@@ -141,7 +143,7 @@ impl Learner {
         let (mut read, mut write) = (BTreeSet::new(), BTreeSet::new());
         let mut needed = Vec::new();
         for (path, writes) in needs {
-            // What is gone by now was a file that only this run needed.
+            // A file that no longer exists was needed only in this run.
             let Ok(whole) = path.canonicalize() else { continue };
             let is_tmp = whole == Path::new(TMP);
             let default = !self.note.default.grants(&whole, writes);
@@ -162,14 +164,14 @@ impl Learner {
         Learned { read: read.map(tell).collect(), write: write.iter().map(tell).collect(), needed }
     }
 
-    /// Returns the path that was there before and has to be granted, and whether to write.
+    /// Returns the path that existed before and has to be granted, and whether for writing.
     fn need(&self, touched: &Touched) -> Option<(PathBuf, bool)> {
         match touched {
             Touched::Read(path) => (path.exists() && !self.is_new(path)).then(|| (path.clone(), false)),
             Touched::Write(path) if path.exists() && !self.is_new(path) => Some((path.clone(), true)),
             Touched::Write(path) | Touched::Name(path) => {
                 let folder = path.ancestors().skip(1).find(|above| above.exists() && !self.is_new(above))?;
-                // What a program makes for itself in HOME, it makes in a HOME of its own as well.
+                // What a program creates for itself in the user's HOME, it can create in a HOME of its own as well.
                 (!self.is_for_itself(path, folder)).then(|| (folder.to_owned(), true))
             }
         }
@@ -180,7 +182,7 @@ impl Learner {
         made.is_ok_and(|made| made >= self.begun)
     }
 
-    /// Reports whether a new name in a folder is one that programs hide in HOME, or have in a folder of all programs.
+    /// Reports whether a new name in a folder is a hidden one in HOME, or is in a folder that all programs share.
     fn is_for_itself(&self, path: &Path, folder: &Path) -> bool {
         let Some(rest) = self.below_home(path) else { return false };
         let is_hidden = rest.as_os_str().as_encoded_bytes().starts_with(b".");
@@ -192,7 +194,7 @@ impl Learner {
         homes.filter_map(|home| path.strip_prefix(home).ok()).find(|rest| rest.components().next().is_some())
     }
 
-    /// Puts folders in place of three or more of what is in them, but never HOME or a folder of all programs.
+    /// Replaces three or more paths of one folder by the folder, but never by HOME or a folder that all programs share.
     fn folded(&self, mut paths: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         loop {
             let full = paths.iter().filter_map(|path| path.parent()).find(|folder| {
@@ -211,7 +213,7 @@ impl Learner {
     fn may_fold(&self, folder: &Path) -> bool {
         let is_shared =
             self.below_home(folder).is_some_and(|rest| SHARED.iter().any(|shared| rest == Path::new(shared)));
-        // `/var` and the like belong to everybody.
+        // Folders such as `/var` belong to all programs.
         let is_top = folder.components().count() < 3;
         !is_shared && !is_top && folder.canonicalize().is_ok_and(|whole| self.places.may_grant(&whole))
     }
@@ -255,7 +257,7 @@ mod tests {
         }
     }
 
-    /// An account in which a server was watched that was granted `home/src` to write, and to read with `strict`.
+    /// An account whose watched server was granted `home/src` for writing, and under `strict` for reading.
     fn account() -> Account {
         let root = tempfile::tempdir().expect("a folder");
         let at = root.path().canonicalize().expect("it is there");
@@ -324,7 +326,7 @@ mod tests {
         account.learner.begun = SystemTime::UNIX_EPOCH;
         let at = account.at("home/.gitconfig");
         if at.symlink_metadata().and_then(|found| found.created()).is_err() {
-            // This file system does not keep when a file was made; then everything counts as old.
+            // This file system does not record when a file was created; then all files count as old.
             return;
         }
         assert_eq!(account.learner.learned([Touched::Read(at)]), Learned::default());

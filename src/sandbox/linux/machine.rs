@@ -1,23 +1,23 @@
-//! What this kernel can do for a sandbox; asked once, by a few system calls.
+//! What this kernel can do for a sandbox. It is determined once, by a few system calls.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use super::rules;
 
-/// What the kernel has.
+/// The kernel's abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kernel {
-    /// Whether file accesses can be kept to a list (Landlock, version 3).
+    /// Whether file accesses can be restricted to a list (Landlock, version 3).
     pub(super) files: bool,
-    /// Whether signals can be kept inside (Landlock, version 6).
+    /// Whether signals to processes outside can be refused (Landlock, version 6).
     pub(super) signals: bool,
     /// Whether system calls can be refused (seccomp), on this kind of processor.
     pub(super) calls: bool,
 }
 
 impl Kernel {
-    /// Returns what this kernel has.
+    /// Determines the abilities of this kernel.
     pub(super) fn here() -> Self {
         static HERE: OnceLock<Kernel> = OnceLock::new();
         *HERE.get_or_init(|| Self {
@@ -28,7 +28,7 @@ impl Kernel {
         })
     }
 
-    /// Returns what the level needs and the kernel lacks.
+    /// Returns what the level needs but the kernel lacks.
     pub(super) fn lacks(self) -> impl Iterator<Item = &'static str> {
         let files = (!self.files)
             .then_some("this kernel has no Landlock of version 3 or newer (Linux 6.2), so files are not kept");
@@ -37,7 +37,7 @@ impl Kernel {
         files.into_iter().chain(calls)
     }
 
-    /// Returns what is not kept although the level can be had.
+    /// Returns what stays unprotected although the level is available.
     pub(super) fn gaps(self) -> Option<&'static str> {
         (self.files && !self.signals).then_some("this kernel does not keep signals (Landlock 6, Linux 6.12)")
     }

@@ -1,9 +1,9 @@
-//! The sandbox on Linux: Landlock keeps files and signals, seccomp system calls, rlimits open files and memory; namespaces
-//! (bubblewrap) the network, other processes, and the names of files.
+//! The sandbox on Linux. Landlock restricts files and signals, seccomp system calls, and rlimits open files and memory.
+//! Namespaces (bubblewrap) isolate the network, other processes, and the names of files.
 //!
-//! In: a command with its sandbox. Out: the command of the launcher, with its [`Plan`](plan::Plan), and the [`Door`] to the
-//! hosts that the server may reach. **Invariant:** what reads the file system to decide is here and runs before the start;
-//! the launcher decides nothing.
+//! In: a command with its sandbox. Out: the command of the launcher, with its [`Plan`](plan::Plan), and the [`Door`] to
+//! the hosts that the server may reach. **Invariant:** all decisions that depend on the file system are made here,
+//! before the start; the launcher decides nothing.
 
 mod bubble;
 #[cfg(feature = "script")]
@@ -51,14 +51,14 @@ const ROOT: &str =
     "the kernel does not count the processes of root, so `processes` limits nothing: run mcp-host as another account";
 const NO_STATE: &str = "there is no state directory for its own HOME";
 
-/// Returns what the sandbox needs and is not there. Blocks for some milliseconds if it needs namespaces.
+/// Returns what the sandbox needs but this machine lacks. Blocks for some milliseconds if it needs namespaces.
 pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.clone().err()));
     lacks
 }
 
-/// Returns the same as far as it is known by now, without waiting for anything.
+/// Returns what the sandbox needs but this machine lacks, as far as that is already known. Does not block.
 pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::known).flatten().map(str::to_owned));
@@ -73,30 +73,30 @@ fn without_namespaces(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     lacks.into_iter().map(str::to_owned).collect()
 }
 
-/// Reports whether the sandbox is one of namespaces: Landlock knows no hosts, and processes are counted by account in each
-/// namespace of accounts.
+/// Reports whether the sandbox needs namespaces: Landlock cannot restrict hosts, and the kernel counts processes per
+/// account and user namespace.
 fn needs_namespaces(sandbox: &Sandbox) -> bool {
     let has_hosts = matches!(sandbox.network, SandboxNetwork::Hosts(_));
     sandbox.level == SandboxLevel::Strict || has_hosts || sandbox.processes.is_some()
 }
 
-/// Reports whether there can be no launcher at all.
+/// Reports whether no launcher can be started at all.
 pub(super) fn cannot_start(has_state: bool) -> bool {
     !can_launch() || !has_state
 }
 
-/// Returns what the level does not keep on this machine.
+/// Returns what the level leaves unprotected on this machine.
 pub(super) fn gaps() -> Vec<&'static str> {
     Kernel::here().gaps().into_iter().collect()
 }
 
-/// Leaves this process the system calls that a script needs, if the kernel can refuse the others.
+/// Restricts this process to the system calls that a script needs, if the kernel can do that.
 #[cfg(feature = "script")]
 pub(super) fn confine_script() -> std::io::Result<()> {
     if Kernel::here().calls { calls::keep().map_err(std::io::Error::other) } else { Ok(()) }
 }
 
-/// Returns the command of the launcher. With `weak`, keeps what can be kept.
+/// Returns the command of the launcher. With `weak`, protects as much as this machine can.
 pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Result<Ready, Error> {
     let Some(state) = state.filter(|_| can_launch()) else {
         return Ok(Ready::plain(Stdio { sandbox: None, ..stdio }));
@@ -111,17 +111,17 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
     Ok(Ready { stdio, door, first: first.flatten() })
 }
 
-/// What there is for one server on this machine.
+/// What this machine provides for one server.
 struct Machine {
     places: Places,
     own: Own,
-    /// The program that makes namespaces.
+    /// The program that creates namespaces.
     namespaces: Option<&'static Path>,
 }
 
 impl Machine {
-    /// Returns the variable that keeps a runner of packages offline, and what fetches its package if that was not done; `None`
-    /// if the command is not divided.
+    /// Returns the variable that keeps a package runner offline, and the command that fetches the package if that was
+    /// not done yet; `None` if the command does not run in two phases.
     fn divided(&self, stdio: &Stdio, sandbox: &Sandbox) -> Result<Option<(Offline, Option<First>)>, Error> {
         let Some(phases) = self.namespaces.and_then(|_| phases::of(stdio, sandbox, &self.places, &self.own)) else {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Machine {
         Ok(Some((phases.offline, Some(First { stdio, door, mark: phases.mark }))))
     }
 
-    /// Returns the launcher of a command, and the way out to the hosts of its sandbox. `set` are variables besides.
+    /// Returns the launcher of a command, and the door to the hosts of its sandbox. `set` are additional variables.
     fn launcher(
         &self,
         stdio: Stdio,
@@ -156,7 +156,7 @@ impl Machine {
         let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
         let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
         plan.set.extend(set);
-        // An object of texts and numbers can always be written.
+        // An object of texts and numbers can always be serialized.
         let plan = serde_json::to_string(&plan).unwrap_or_default();
         let program = file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| stdio.command.clone());
         let mut args = vec![ARGUMENT.to_owned(), plan, "--".to_owned(), program];
@@ -177,7 +177,7 @@ fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: O
     let mut links = BTreeMap::new();
     if is_whole {
         grants.named.iter().for_each(|path| bubble::links(path, &mut links));
-        // A link may lie in a folder that is there as a whole.
+        // A link may be in a folder that is visible as a whole.
         let granted = || grants.read.iter().chain(&grants.write);
         links.retain(|place, _| !granted().any(|path| place.starts_with(path)));
     }
@@ -189,12 +189,12 @@ fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: O
         has_network: sandbox.network != SandboxNetwork::Open,
         door: door.and_then(Door::path).map(Path::to_owned),
         links: links.into_iter().collect(),
-        // What is granted below it would leave folders there.
+        // A granted path below `/tmp` would leave folders in the server's own one.
         tmp: (is_whole && !has_tmp).then(|| own.tmp.clone()),
     }
 }
 
-/// Returns the file that the command means, as a whole path.
+/// Returns the absolute path of the program that the command names.
 fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
     let base = stdio.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -220,7 +220,7 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespa
         is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
         memory: count(sandbox.memory),
-        // Outside of a namespace those of the whole account would count.
+        // Outside of a user namespace, all processes of the account would count.
         processes: count(sandbox.processes).filter(|_| has_namespaces),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
@@ -236,13 +236,14 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespa
 fn cwd(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: &Grants) -> Option<PathBuf> {
     let own_cwd = stdio.cwd.as_deref().or(sandbox.folder());
     if sandbox.level != SandboxLevel::Strict {
-        // A server that names no file from the host's working directory has nothing to do there.
+        // A server that names no file relative to mcp-host's working directory has no business there.
         return (own_cwd.is_none() && !grants.is_relative).then(|| own.home.clone());
     }
     let granted = |folder: &Path| grants.read.iter().chain(&grants.write).any(|path| folder.starts_with(path));
     let base = own_cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
     let base = base.and_then(|base| base.canonicalize().ok());
-    // Where a relative argument begins is there, even if nothing but the way to its file is.
+    // The base of a relative argument exists inside, even if nothing but the path to the argument's file is visible in
+    // it.
     let base = base.filter(|base| grants.is_relative || own_cwd.is_some() && granted(base));
     Some(base.unwrap_or_else(|| own.home.clone()))
 }

@@ -1,7 +1,8 @@
-//! Whether this machine can make namespaces for a server: bubblewrap is there, and the kernel lets it.
+//! Determines whether this machine can create namespaces for a server: bubblewrap is installed, and the kernel permits
+//! it.
 //!
-//! That is tried once, by one run of bubblewrap with all that the level `strict` needs. It takes some milliseconds, so
-//! only a start, `check` and `doctor` try it; `status` tells what is known.
+//! This is tested once, by one run of bubblewrap with everything that the level `strict` needs. The run takes some
+//! milliseconds, so only a start, `check` and `doctor` do it; `status` reports what is already known.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use std::sync::OnceLock;
 const PROGRAM: &str = "bwrap";
 const ABSENT: &str =
     "there is no bubblewrap (the program `bwrap`, in the package `bubblewrap`), so there are no namespaces";
-/// What `strict` needs of bubblewrap.
+/// What `strict` needs bubblewrap to do.
 const TRIED: [&str; 14] = [
     "--unshare-user",
     "--unshare-pid",
@@ -28,12 +29,12 @@ const TRIED: [&str; 14] = [
     "--dev",
     "/dev",
 ];
-/// The longest part of what bubblewrap says that is told.
+/// The longest part of bubblewrap's error message that is repeated.
 const SAID: usize = 160;
 
 static HERE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 
-/// Returns the program that makes namespaces, or why there are none. Blocks for some milliseconds at the first time.
+/// Returns the program that creates namespaces, or why it cannot. The first call blocks for some milliseconds.
 pub(super) fn here() -> &'static Result<PathBuf, String> {
     HERE.get_or_init(|| {
         let Some(program) = find() else { return Err(ABSENT.to_owned()) };
@@ -48,12 +49,12 @@ pub(super) fn here() -> &'static Result<PathBuf, String> {
     })
 }
 
-/// Returns why there are no namespaces, as far as that is known by now.
+/// Returns why namespaces cannot be created; `None` if they can, or if that is not known yet.
 pub(super) fn known() -> Option<&'static str> {
     HERE.get()?.as_ref().err().map(String::as_str)
 }
 
-/// Finds the program on the host's own PATH: what a server's entry says is no matter here.
+/// Finds the program on mcp-host's own PATH. The PATH in a server's entry does not count.
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let runs = |file: &PathBuf| {

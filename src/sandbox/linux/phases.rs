@@ -1,8 +1,8 @@
-//! npx and uvx in two phases: one start that only fetches, with a network to the hosts of packages alone, and then the
-//! server, offline.
+//! Runs npx and uvx in two phases: a first start only fetches the package, with access to package hosts alone; then the
+//! server runs offline.
 //!
-//! So a server reaches no registry, and what it runs stays what was fetched. There is nothing to divide where the server
-//! may reach every host. A command line that is not understood is not divided either: it has the hosts of its entry.
+//! So the server itself reaches no package registry, and what it runs stays what was fetched. A command is not divided
+//! if the server may reach every host, or if the command line is not understood: then the hosts of its entry apply.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio as Stream};
@@ -22,13 +22,13 @@ pub(super) type Offline = (&'static str, &'static str);
 /// How a command is divided.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Phases {
-    /// The arguments that fetch what the command starts, and start nothing of it.
+    /// The arguments that fetch the package and run nothing of it.
     pub(super) fetch: Vec<String>,
-    /// The hosts that are reached for that; none if it was done.
+    /// The hosts that this phase may reach; empty if the package was fetched already.
     pub(super) hosts: Vec<SandboxHost>,
     /// The variable that keeps the runner offline.
     pub(super) offline: Offline,
-    /// The file that says that it was fetched.
+    /// The file that records that the package was fetched.
     pub(super) mark: PathBuf,
 }
 
@@ -37,20 +37,20 @@ struct Runner {
     name: &'static str,
     fetch: fn(&[String]) -> Option<Vec<String>>,
     offline: Offline,
-    /// Returns the registry that it uses if nothing names another one.
+    /// Returns the registries that it uses unless another one is named in their place.
     usual: fn() -> Vec<String>,
-    /// Variables that name its registry.
+    /// Variables that replace its default registry.
     instead: &'static [&'static str],
-    /// Variables that name registries besides.
+    /// Variables that name additional registries.
     besides: &'static [&'static str],
-    /// Its config, and how that names registries.
+    /// Its config file, and the function that reads registries from it.
     config: (&'static str, fn(&str) -> Registries),
 }
 
 /// Registries that a config names.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Registries {
-    /// In place of the usual one.
+    /// Registries in place of the default one.
     instead: Vec<String>,
     besides: Vec<String>,
 }
@@ -76,7 +76,7 @@ const RUNNERS: [Runner; 2] = [
     },
 ];
 
-/// Returns how the command of a server is divided; `None` if it is not.
+/// Returns how the command of a server is divided into phases; `None` if it is not.
 pub(super) fn of(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -> Option<Phases> {
     let name = Path::new(&stdio.command).file_name()?.to_str()?;
     let runner = RUNNERS.iter().find(|runner| runner.name == name)?;
@@ -97,8 +97,8 @@ pub(super) fn of(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -
 }
 
 impl Runner {
-    /// Returns the hosts of the registries that the entry's variables and a listed config name, and of the usual one if none is
-    /// named in its place.
+    /// Returns the hosts of the registries that the entry's variables and a listed config name, and of the default one
+    /// unless it is replaced.
     fn all_hosts(&self, stdio: &Stdio, sandbox: &Sandbox, places: &Places) -> Vec<SandboxHost> {
         let named = |names: &[&str]| {
             let texts = names.iter().filter_map(|name| variable(stdio, name));
@@ -119,7 +119,7 @@ impl Runner {
     }
 }
 
-/// Returns the hosts of PyPI: of its index, and of its files. uv does not tell them.
+/// Returns the hosts of PyPI: that of the index, and that of the files. uv cannot be asked for them.
 fn pypi() -> Vec<String> {
     [concat!("https://pypi", ".org/"), concat!("https://files.", "pythonhosted.org/")].map(str::to_owned).into()
 }
@@ -132,7 +132,7 @@ fn npm_registry() -> Vec<String> {
     said.and_then(|said| String::from_utf8(said).ok()).map(|url| url.trim().to_owned()).into_iter().collect()
 }
 
-/// Returns the URL of an index, which may have a name before it.
+/// Returns the URL of an index, which may follow a name.
 fn of_index(text: &str) -> String {
     text.split_once('=').filter(|(name, _)| !name.contains('/')).map_or(text, |(_, url)| url).to_owned()
 }
@@ -151,7 +151,7 @@ fn npmrc(text: &str) -> Registries {
     found
 }
 
-/// Reads the indexes in a `uv.toml`. A text that is no TOML names none.
+/// Reads the indexes in a `uv.toml`; none if the text is not TOML.
 fn uv_toml(text: &str) -> Registries {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "kebab-case")]
@@ -180,14 +180,14 @@ fn host_of(url: &str) -> Option<SandboxHost> {
     format!("{}:{}", url.host_str()?, url.port_or_known_default()?).parse().ok()
 }
 
-/// Returns the variables of an entry that are for the runner. No secret of the server goes where its package is fetched.
+/// Reports whether a variable is for the runner. The server's secrets are not passed to the phase that fetches.
 pub(super) fn of_runner(name: &str) -> bool {
     const NAMES: [&str; 3] = ["PATH", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"];
     let lower = name.to_ascii_lowercase();
     NAMES.contains(&name) || ["npm_config_", "uv_", "pip_"].iter().any(|prefix| lower.starts_with(prefix))
 }
 
-/// `npx -y PACKAGE ARGUMENTS..` fetches its package for any command; `true` is one.
+/// `npx -y PACKAGE ARGUMENTS..` fetches its package for any command, such as `true`.
 fn npx(args: &[String]) -> Option<Vec<String>> {
     let (mut options, mut packages) = (vec!["-y".to_owned()], Vec::new());
     let mut words = args.iter();
@@ -202,7 +202,7 @@ fn npx(args: &[String]) -> Option<Vec<String>> {
             }
             word if word.starts_with("--package=") => packages.push(word["--package=".len()..].to_owned()),
             word if word.starts_with("--registry=") => options.push(word.to_owned()),
-            // An option that may have a value behind it.
+            // An option that may be followed by a value.
             word if word.starts_with('-') => return None,
             word => {
                 if packages.is_empty() {
@@ -220,7 +220,7 @@ fn npx(args: &[String]) -> Option<Vec<String>> {
     Some(options)
 }
 
-/// `uvx PACKAGE ARGUMENTS..` makes the environment for any program in it; its Python is one.
+/// `uvx PACKAGE ARGUMENTS..` creates the environment for any program in it, such as its Python.
 fn uvx(args: &[String]) -> Option<Vec<String>> {
     const VALUED: [&str; 8] =
         ["--with", "--python", "-p", "--index", "--default-index", "--index-url", "--extra-index-url", "-i"];

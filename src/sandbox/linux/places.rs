@@ -1,4 +1,4 @@
-//! Places of this machine: the user's HOME, what holds keys, and the folders that a confined server has of its own.
+//! Paths of this machine: the user's HOME, the files with keys, and the folders that belong to a confined server.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sandbox::Error;
 
-/// What holds keys, below HOME.
+/// Files and folders with keys, below HOME.
 const KEYS: [&str; 35] = [
     ".aws",
     ".azure",
@@ -45,27 +45,27 @@ const KEYS: [&str; 35] = [
     ".thunderbird",
     ".vault-token",
 ];
-/// What marks a folder as somebody's HOME, or as one with keys.
+/// Names that mark a folder as someone's HOME, or as one with keys.
 const MARKS: [&str; 3] = [".aws", ".gnupg", ".ssh"];
 
-/// The places that count for one start.
+/// The paths that matter for one start.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// The user's HOME, without links.
     pub(super) home: Option<PathBuf>,
-    /// HOME as the environment has it.
+    /// HOME as the environment names it, possibly with links.
     pub(super) named_home: Option<PathBuf>,
     keys: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Returns the places of this process. `state` is the folder for what the host keeps.
+    /// Returns the paths of this process. `state` is mcp-host's state directory.
     pub(super) fn here(state: &Path) -> Self {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self::of(state, variable("HOME"), variable("XDG_CONFIG_HOME"))
     }
 
-    /// Returns the places of an account with this HOME, and this folder for configs if it has an unusual one.
+    /// Returns the paths of an account with this HOME, and with this config folder if it is not the usual one.
     pub(super) fn of(state: &Path, named_home: Option<PathBuf>, config: Option<PathBuf>) -> Self {
         let home = named_home.as_ref().and_then(|home| home.canonicalize().ok());
         let mut keys: Vec<PathBuf> = vec![state.to_owned()];
@@ -78,8 +78,8 @@ impl Places {
         Self { home, named_home, keys }
     }
 
-    /// Reports whether a path, without links, may be granted although nobody has listed it: it is not `/`, not HOME or above
-    /// it, and neither holds keys, of whomever, nor is held by a folder of keys.
+    /// Reports whether a path, without links, may be granted although nobody has listed it: it is not `/`, not HOME,
+    /// and not above HOME; it contains nobody's keys, and is not inside a folder of keys.
     pub(super) fn may_grant(&self, path: &Path) -> bool {
         let is_above_home = self.home.iter().any(|home| home.starts_with(path));
         let has_keys = self.keys.iter().any(|key| key.starts_with(path) || path.starts_with(key));
@@ -88,7 +88,7 @@ impl Places {
         path.parent().is_some() && !is_above_home && !has_keys && !is_marked
     }
 
-    /// Returns a path as it was meant, with HOME for `~`.
+    /// Returns a path with HOME in place of `~`.
     pub(super) fn meant(&self, path: &Path) -> PathBuf {
         match (path.strip_prefix("~"), &self.named_home) {
             (Ok(rest), Some(home)) => home.join(rest),
@@ -97,10 +97,10 @@ impl Places {
     }
 }
 
-/// The folders of one server, made for it in the state directory.
+/// The folders of one server, created for it in the state directory.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    /// What holds the others. The server may not write into it.
+    /// The parent of the other folders. The server may not write into it.
     pub(super) folder: PathBuf,
     pub(super) home: PathBuf,
     pub(super) tmp: PathBuf,
@@ -108,12 +108,12 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Makes the folders of the server with this name.
+    /// Creates the folders of the server with this name.
     pub(super) fn make(state: &Path, whose: &str) -> Result<Self, Error> {
         let folder = state.join("sandbox").join(whose);
         let make = || -> io::Result<PathBuf> {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            // The parent of what the server may write is not the server's, so no link can be planted there.
+            // The server may not write into the parent of these folders, so it cannot plant links there.
             for name in ["home", "tmp", "cache"] {
                 DirBuilder::new().recursive(true).mode(0o700).create(folder.join(name))?;
             }
@@ -125,7 +125,7 @@ impl Own {
         Ok(Self { folder, home, tmp, cache })
     }
 
-    /// Returns the variables by which programs find the folders for temporary files and caches.
+    /// Returns the variables that tell programs where to put temporary files and caches.
     pub(super) fn variables(&self) -> [(&'static str, PathBuf); 5] {
         [
             ("TMPDIR", self.tmp.clone()),

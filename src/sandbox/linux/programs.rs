@@ -1,4 +1,4 @@
-//! Programs: the file that a command means, what it needs to run, and where the rest of it lies.
+//! Programs: finds the file that a command names, what that file needs to run, and the tree that it belongs to.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 
 use super::places::Places;
 
-/// Looks up commands, and collects what has to be readable for them.
+/// Looks up commands, and collects what they need to read.
 #[derive(Debug)]
 pub(super) struct Programs<'a> {
     places: &'a Places,
     path: &'a OsStr,
-    /// The base of relative paths.
+    /// The folder from which relative paths start.
     base: &'a Path,
     found: BTreeSet<PathBuf>,
-    /// Programs by the names that they were found by.
+    /// Programs, by the paths at which they were found.
     named: BTreeSet<PathBuf>,
 }
 
-/// How many programs are followed from one: a script, its interpreter, and what that one is.
+/// How long a chain of programs is followed: a script, its interpreter, and the interpreter of that.
 const DEEPEST: usize = 4;
 /// How many bytes of a file the system reads to find its interpreter.
 const HEAD: u64 = 256;
-/// What stands at the top of a program's tree.
+/// Files that mark the top folder of a program's tree.
 const TOPS: [&str; 4] = ["package.json", "pyproject.toml", "pyvenv.cfg", "deno.json"];
-/// Folders of programs that install others and switch between them: all below belongs to them.
+/// Folders of tools that install several versions of programs: everything below belongs to these programs.
 const MANAGERS: [&str; 9] = [".asdf", ".bun", ".deno", ".fnm", ".nvm", ".pyenv", ".rbenv", ".sdkman", ".volta"];
-/// What stands beside `bin` in the prefix of an installed program.
+/// Folders beside `bin` in the prefix of an installed program.
 const OF_PREFIX: [&str; 5] = ["lib", "lib64", "libexec", "include", "share/nodejs"];
-/// Kinds of files that an interpreter runs.
+/// Extensions of files that an interpreter runs.
 const SCRIPTS: [&str; 11] = ["cjs", "jar", "js", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts"];
 
 impl<'a> Programs<'a> {
@@ -38,7 +38,7 @@ impl<'a> Programs<'a> {
         Self { places, path, base, found: BTreeSet::new(), named: BTreeSet::new() }
     }
 
-    /// Returns what has to be readable, and the programs among that by the names that they were found by.
+    /// Returns what has to be readable, and the programs among that by the paths at which they were found.
     pub(super) fn found(self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
         (self.found, self.named)
     }
@@ -52,11 +52,11 @@ impl<'a> Programs<'a> {
         std::env::split_paths(self.path).map(|folder| self.base.join(folder).join(command)).find(|file| runs(file))
     }
 
-    /// Adds a program, and what it is run by.
+    /// Adds a program, and the interpreter that runs it.
     pub(super) fn add(&mut self, file: &Path) {
         self.add_at(file, 0);
         let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // These run a Python that they find.
+        // These run a Python that they find themselves.
         if matches!(name, "uv" | "uvx" | "pipx" | "poetry" | "hatch") {
             for python in ["uv", "python3", "python"] {
                 if let Some(file) = self.find(python) {
@@ -66,7 +66,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Adds a script that is an argument of its interpreter, if the file is one.
+    /// Adds an argument of an interpreter, if it is a script.
     pub(super) fn add_script(&mut self, file: &Path) {
         let kind = file.extension().and_then(OsStr::to_str).unwrap_or_default();
         if SCRIPTS.contains(&kind) {
@@ -98,7 +98,7 @@ impl<'a> Programs<'a> {
         if let Some(manager) = folders.iter().find(|folder| is_named(folder, &MANAGERS)) {
             self.grant(manager);
         }
-        // Packages lie beside those that they need, so the uppermost folder of packages counts.
+        // Packages are beside those that they need, so the topmost folder of packages is added.
         if let Some(packages) = folders.iter().rev().find(|folder| is_named(folder, &["node_modules"])) {
             self.grant(packages);
         }
@@ -118,7 +118,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Adds the Python that a virtual environment is made from.
+    /// Adds the Python from which a virtual environment was created.
     fn base_of(&mut self, top: &Path) {
         let Ok(text) = std::fs::read_to_string(top.join("pyvenv.cfg")) else { return };
         let home = text.lines().find_map(|line| line.split_once('=').filter(|(key, _)| key.trim() == "home"));
@@ -141,7 +141,7 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// Returns what runs a script, by its first line: the program there, and the one that `env` looks up.
+/// Returns what runs a script, by its first line: the program named there, and the one that `env` looks up.
 fn interpreters(file: &Path) -> Vec<String> {
     let mut head = Vec::new();
     let read = File::open(file).and_then(|file| file.take(HEAD).read_to_end(&mut head));

@@ -1,7 +1,7 @@
-//! Files and signals: what Landlock keeps from a confined process.
+//! Files and signals: the accesses that Landlock refuses to a confined process.
 //!
-//! A rule holds for a file or folder as it was opened, not for its name: links, renames, and `..` lead to the same
-//! answer. What no rule names is refused.
+//! A rule applies to a file or folder as it was opened, not to its name, so links, renames, and `..` make no
+//! difference. What no rule names is refused.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -14,12 +14,12 @@ use landlock::{
 
 use super::plan::{Plan, Seen};
 
-/// The oldest version that keeps reads, writes, moves, and truncation.
+/// The oldest version that restricts reads, writes, moves, and truncation.
 const OLDEST: ABI = ABI::V3;
-/// The version that also keeps control of devices.
+/// The version that also restricts the control of devices.
 const DEVICES: ABI = ABI::V5;
 
-/// Why the rules are not in force.
+/// Why the rules were not applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("{}: {why}", path.display())]
@@ -28,19 +28,19 @@ pub(super) enum Error {
     Kernel(#[from] RulesetError),
 }
 
-/// Reports whether the kernel has what the level needs for files.
+/// Reports whether the kernel has everything that the level needs for files.
 pub(super) fn can_keep_files() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.handle_access(AccessFs::from_all(OLDEST)).and_then(Ruleset::create).is_ok()
 }
 
-/// Reports whether the kernel keeps signals inside.
+/// Reports whether the kernel can refuse signals to processes outside.
 pub(super) fn can_keep_signals() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.scope(Scope::Signal).and_then(Ruleset::create).is_ok()
 }
 
-/// Puts the rules in force for this process, for good.
+/// Applies the rules to this process, permanently.
 pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -63,12 +63,12 @@ pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything but making devices and controlling them.
+/// Returns all accesses but creating and controlling devices.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(DEVICES) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
 }
 
-/// Allows what is at a path, if it is what was `seen` there before.
+/// Allows access to a path, if it is the file or folder that was `seen` there before.
 fn allow(
     created: RulesetCreated,
     path: &Path,
@@ -77,14 +77,14 @@ fn allow(
 ) -> Result<RulesetCreated, Error> {
     let wrong = |why: String| Error::Path { path: path.to_owned(), why };
     let opened = PathFd::new(path).map_err(|error| wrong(error.to_string()))?;
-    // The plan has the path without links. If a link has come since, it leads where nobody has judged.
+    // The plan's path has no links. If a link has been created since, its target was not judged.
     let place = Path::new("/proc/self/fd").join(opened.as_fd().as_raw_fd().to_string());
     let is = std::fs::read_link(&place).map_err(|error| wrong(error.to_string()))?;
     if is != path {
         return Err(wrong(format!("was moved to {}", is.display())));
     }
     let found = std::fs::metadata(&place).map_err(|error| wrong(error.to_string()))?;
-    // In namespaces the name leads to what was bound there, whatever that was.
+    // In namespaces the name leads to whatever was mounted there.
     if seen.is_some_and(|seen| seen != (found.dev(), found.ino())) {
         return Err(wrong("is another file by now".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! What is granted, by the table and by chance; plans and filters. `tests/it/sandbox` has real processes.
+//! What is granted, by table and by property tests; plans and filters. `tests/it/sandbox` starts real processes.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,8 @@ impl Account {
         Grants::of(stdio, sandbox, &self.places(), &own, None)
     }
 
-    /// Returns what is granted below the account's root but for the server's own folders: to read, and to write.
+    /// Returns what is granted below the account's root, apart from the server's own folders: for reading, and for
+    /// writing.
     fn granted(&self, stdio: &Stdio, sandbox: &Sandbox) -> (Vec<String>, Vec<String>) {
         let grants = self.grants(stdio, sandbox).expect("grants");
         let own = self.at("home/.local/state/mcp-host/sandbox");

@@ -1,7 +1,8 @@
-//! Starts a server under strace, which writes down what it opens, connects to, and is refused.
+//! Starts a server under strace, which records what the server opens and connects to, and what it is refused.
 //!
-//! strace starts the launcher, so what the launcher does is written, too. It marks where the server begins by a look for a
-//! file that cannot be there. **Invariant:** only `sandbox explain` and `sandbox learn` start a server so.
+//! strace starts the launcher, so the launcher's own calls are recorded, too. The launcher marks where the server
+//! begins by looking up a file that cannot exist. **Invariant:** only `sandbox explain` and `sandbox learn` start a
+//! server this way.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +10,12 @@ use super::{OURSELVES, filter};
 use crate::config::{BEGINS, Sandbox, Stdio};
 use crate::sandbox::{Error, Ready};
 
-/// How strace writes: all processes in one file, each line with its process, paths as a whole, and what is behind a socket.
+/// The options of strace: all processes in one file, a process id on each line, whole paths, and the targets of
+/// sockets.
 const HOW: [&str; 6] = ["-f", "-qq", "-yy", "-s", "64", "-o"];
-/// Which calls it writes of a confined server: all that can be refused. Only what failed counts.
+/// Which calls of a confined server are recorded: all that can be refused, and only if they failed.
 const OF_CONFINED: [&str; 3] = ["-e", "trace=all", "-Z"];
-/// Which lines it writes of another server: those of calls that have ended, each in one piece.
+/// Which lines are recorded for other servers: those of completed calls, each on one line.
 const ENDED: &str = "status=successful,failed";
 
 /// Returns the command that starts the server of `ready` watched, if its sandbox says so.
@@ -21,7 +23,7 @@ pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Rea
     let Some(file) = sandbox.trace() else { return Ok(ready) };
     let strace = find().ok_or(Error::Unwatched)?;
     let Ready { stdio, door, first } = ready;
-    // strace would start itself.
+    // Otherwise strace would start itself.
     let command = match stdio.command == OURSELVES {
         true => std::env::current_exe().ok().and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_default(),
         false => stdio.command,
@@ -31,8 +33,8 @@ pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Rea
     if sandbox.is_on() {
         args.extend(OF_CONFINED.map(str::to_owned));
     } else {
-        // What has a path, what makes a connection, and what a filter refuses; a question mark, since not every machine has
-        // every call.
+        // Calls that take a path, that connect, or that a filter refuses. The question mark is there because not every
+        // machine has every call.
         let refused = filter::refused().chain(["clone", "clone3"]).map(|call| format!(",?{call}"));
         let calls = format!("trace=%file,%net{}", refused.collect::<String>());
         args.extend(["-e", &calls, "-e", ENDED].map(str::to_owned));
@@ -43,9 +45,9 @@ pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Rea
     Ok(Ready { stdio, door, first })
 }
 
-/// Marks in what strace writes that the server begins.
+/// Marks in strace's output that the server begins here.
 pub(super) fn mark() {
-    // It is the question that is written down.
+    // Only the lookup itself matters, which strace records.
     let _ = Path::new(BEGINS).exists();
 }
 

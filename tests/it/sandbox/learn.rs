@@ -87,7 +87,7 @@ fn h108_a_server_is_not_watched_without_a_yes() {
                     help: mcp-host sandbox learn box --yes starts it without a sandbox\n";
     assert_eq!(said, expected);
     let said = both(learn(&home, &["--yes", "--", "read", "x"]));
-    assert!(said.starts_with("error: behind `--` stands `read`; only `call` can\nhelp: "), "{said}");
+    assert!(said.starts_with("error: only `call` may follow `--`, not `read`\nhelp: "), "{said}");
     home.write(&json!({ "box": { "url": "http://127.0.0.1:9/mcp" } }));
     let said = both(learn(&home, &["--yes"]));
     assert!(said.starts_with("error: server `box` has a URL, so there is no process to watch\n"), "{said}");

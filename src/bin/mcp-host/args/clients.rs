@@ -7,7 +7,7 @@ use super::edits::User;
 use crate::suggest;
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run.
+// The parser of a command is only built when the command is run.
 #[command(defer = true)]
 pub(crate) enum ClientCommand {
     /// List the MCP clients on this machine: which are linked with this host, and which start a server twice

@@ -1,4 +1,4 @@
-//! The commands that edit the config, and those that show what it has.
+//! The commands that edit the config, and those that show its content.
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +9,7 @@ use crate::suggest;
 pub(crate) const HERE: &str = ".";
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run.
+// The parser of a command is only built when the command is run.
 #[command(defer = true)]
 pub(crate) enum EditCommand {
     /// Add a server to the config: a URL, or a command after `--`; it is tried once

@@ -1,4 +1,4 @@
-//! The commands that read the feed: `logs`, `calls`, `top`, and the words of their options.
+//! The options of the commands that read the feed: `logs`, `calls`, `top`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(crate) struct Top {
     pub(crate) common: Common,
 }
 
-/// How much is told of the arguments and results of calls.
+/// How much to show of the arguments and results of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Told {
     Shape,
@@ -108,7 +108,7 @@ pub(crate) enum Level {
     Emergency,
 }
 
-/// Parses how long ago something may be.
+/// Parses a time span before now, such as `10m`.
 fn age(text: &str) -> Result<Duration, String> {
     config::time(text).ok_or_else(|| "write it with a unit: 30s, 10m, 1h".to_owned())
 }

@@ -53,7 +53,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// Tells the options of every command in full.
+/// Shows the help of an option of every command in full.
 fn told(arg: clap::Arg) -> clap::Arg {
     match arg.get_id().as_str() {
         "config" => {
@@ -65,8 +65,8 @@ fn told(arg: clap::Arg) -> clap::Arg {
     }
 }
 
-// Options of every command, allowed before or after its name. The help of a command leaves most of them to that of the program,
-// so that it fits a screen.
+// Options of every command, allowed before or after its name. The help of a command shows few of them, so that it fits
+// on a screen; the help of the program shows them all.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
     /// A config file (more options: mcp-host --help)
@@ -93,7 +93,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
-// clap builds the words of a command when it runs. A doc comment on flattened options would then replace that of the command.
+// clap builds a command's parser when it runs. A doc comment on flattened options would replace the command's own.
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Serve all servers at one HTTP endpoint
@@ -246,7 +246,7 @@ pub(crate) struct CallArgs {
 }
 
 impl CallArgs {
-    /// Reads the words behind `call`.
+    /// Parses the words after `call`.
     #[cfg(target_os = "linux")]
     pub(crate) fn read(words: &[String]) -> Result<Self, clap::Error> {
         use clap::FromArgMatches as _;

@@ -6,7 +6,7 @@ use super::Common;
 use super::edits::User;
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run.
+// The parser of a command is only built when the command is run.
 #[command(defer = true)]
 pub(crate) enum RegistryCommand {
     /// Find servers in the registry

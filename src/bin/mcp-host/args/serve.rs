@@ -1,4 +1,4 @@
-//! The options of the commands that serve, and how they are parsed without the words of all other commands.
+//! The options of the commands that serve, and how they are parsed without building the parsers of all other commands.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -45,8 +45,8 @@ pub(crate) struct Stdio {
 
 /// Parses a command line that begins with `serve`, `stdio` or `__daemon`.
 ///
-/// Returns `None` for any other one and for one that is wrong or asks for help: only these need the words of all
-/// commands, which take a fortieth of a start to build.
+/// Returns `None` for any other command line, and for one that is wrong or asks for help: only these need the parsers
+/// of all commands, which take a fortieth of a start to build.
 pub(crate) fn parse(words: &[OsString]) -> Option<Cli> {
     let [_, command, rest @ ..] = words else { return None };
     let command = match command.to_str()? {

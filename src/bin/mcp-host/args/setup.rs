@@ -1,4 +1,4 @@
-//! The commands about this program on its machine: completions, the service, a look at what is wrong.
+//! The commands about this program on its machine: completions, the service, the doctor.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::Common;
 use crate::suggest;
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run.
+// The parser of a command is only built when the command is run.
 #[command(defer = true)]
 pub(crate) enum SetupCommand {
     /// Look for what is wrong with the config, the servers, the logins and this machine, and say what to do

@@ -1,4 +1,4 @@
-//! How a command fails that asks a running daemon.
+//! The errors of commands that ask a running daemon.
 
 use std::net::SocketAddr;
 

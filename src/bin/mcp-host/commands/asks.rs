@@ -55,7 +55,7 @@ pub(super) async fn run(args: &Asks, common: &Common, output: &Output) -> Result
 /// How many characters of the arguments a line shows.
 const BRIEF: usize = 160;
 
-/// Describes one call in three lines. Everything in it is somebody else's text.
+/// Describes one call in three lines. All its text comes from others.
 fn shown(ask: &OpenAsk, whole: bool) -> [String; 3] {
     let OpenAsk { id, server, name, rule, principal, .. } = ask;
     let who = ask.client.as_deref().map(|client| format!(" ({client})")).unwrap_or_default();

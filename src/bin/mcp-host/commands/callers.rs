@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use crate::output::Output;
 use crate::text;
 
-/// Clients that come and go.
+/// The source of news about clients, and the limit for lines.
 #[derive(Debug)]
 pub(super) struct Callers {
     events: ClientEvents,
@@ -123,7 +123,7 @@ impl Room {
         Self { lines: AT_ONCE, since: now }
     }
 
-    /// Returns from when on there is room for a line.
+    /// Returns the time from which there is room for a line.
     fn ready(&self) -> Instant {
         if self.lines > 0 { self.since } else { self.since + SECOND }
     }

@@ -84,7 +84,7 @@ const CALLS: [Column; 6] = [
     Column::stays("OUTCOME"),
 ];
 
-/// Returns the parts of a call, as a row of the table has them.
+/// Returns the cells of a call's row in the table.
 fn cells(call: &Call) -> [Cell; 6] {
     let said = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned();
     let took = if call.outcome.is_some() { took(call.ms) } else { "-".to_owned() };
@@ -111,7 +111,7 @@ fn line(call: &Call, output: &Output) -> String {
     format!("{time}  {server}  {what}{client}  {}  {}", took(call.ms), paint.tone(tone, &text::line(&outcome)))
 }
 
-/// Formats the arguments and the result of a call, if they are told.
+/// Formats the arguments and the result of a call, if the daemon sends them.
 fn told(call: &Call) -> Vec<String> {
     let words = [("arguments", &call.args), ("result", &call.result)];
     let told = words.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?)));

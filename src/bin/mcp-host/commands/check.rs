@@ -124,7 +124,7 @@ fn unstartable(server: &Server) -> Option<Broken<'_>> {
     Some(Broken { server, why, help: Some(found.help), found: Vec::new() })
 }
 
-/// Returns a server whose sandbox this machine cannot give.
+/// Returns the server as broken if this machine cannot provide its sandbox.
 fn unconfined<'a>(server: &'a Server, config: &Config) -> Option<Broken<'a>> {
     let sandbox = server.sandbox(config.host.sandbox.as_ref()).filter(|_| server.disabled.is_none())?;
     let lacks = sandbox.lacks(state_directory().is_some());

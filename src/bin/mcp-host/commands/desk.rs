@@ -33,7 +33,7 @@ enum At {
     Here(Box<Host>),
 }
 
-/// What a command wants to have done.
+/// What a command asks the desk to do.
 pub(super) struct Errand<'a> {
     /// `login`, `logout` or `auth`.
     pub(super) command: &'static str,

@@ -17,26 +17,26 @@ pub(super) struct Feed<'a> {
     asked: &'a DaemonQuery<'a>,
 }
 
-/// An event, as far as commands read it.
+/// An event, as far as commands use it.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// What comes before this has happened before.
+    /// Everything before this event happened before the feed was opened.
     Snapshot(Snapshot),
     Server(Change),
-    /// What differs about servers.
+    /// Changed members of servers.
     Servers,
     Call(Call),
     Line(Line),
-    /// Events are dropped.
+    /// Events were dropped.
     Gap(Gap),
-    /// A sign of life.
+    /// A heartbeat.
     Beat,
     /// The first event.
     Hello,
     Other,
 }
 
-/// What an event is about.
+/// The kind of an event.
 #[derive(Deserialize)]
 struct Kind<'a> {
     #[serde(borrow, rename = "type")]
@@ -44,12 +44,13 @@ struct Kind<'a> {
 }
 
 impl Event {
-    /// Reads a line. An event of a daemon that is newer, and one with a member of another type, is none that is known.
+    /// Parses a line. An event that this program does not know, or with a member of another type, becomes an unknown
+    /// one.
     pub(super) fn read(line: &str) -> Self {
         Self::known(line).unwrap_or(Self::Other)
     }
 
-    /// Members of events that no command reads are passed over, not kept.
+    /// Members of events that no command uses are skipped.
     fn known(line: &str) -> serde_json::Result<Self> {
         let kind: Kind<'_> = serde_json::from_str(line)?;
         Ok(match &*kind.word {
@@ -95,10 +96,10 @@ pub(super) struct Call {
     pub(super) kind: Option<String>,
     pub(super) ms: f64,
     pub(super) bytes_out: u64,
-    /// Its arguments and its result, as far as they are told.
+    /// Its arguments and its result, if the daemon sends them.
     pub(super) args: Option<Box<serde_json::value::RawValue>>,
     pub(super) result: Option<Box<serde_json::value::RawValue>>,
-    /// Calls that have no events of their own, because there are too many.
+    /// Counts of calls that have no events of their own, because there are too many.
     pub(super) counts: Vec<Counted>,
 }
 
@@ -166,7 +167,7 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Formats the time of an event, in UTC; an event of another day is told by its age.
+/// Formats the time of an event in UTC; an event of another day is shown by its age.
 pub(super) fn clock(at: u64) -> String {
     let now = unix_ms(SystemTime::now());
     if now / DAY != at / DAY && now.saturating_sub(at) > DAY {

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::table::{Column, Table};
 use crate::text;
 
-/// What is listed.
+/// The kind of things to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Tools,

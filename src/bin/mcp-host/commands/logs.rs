@@ -80,7 +80,7 @@ struct Picks {
 
 impl Picks {
     fn has(&self, line: &Line) -> bool {
-        // A word that this program does not know is of a later version, and is not filtered.
+        // A word that this program does not know comes from a newer daemon; such a line is shown.
         let is_source = |source| Source::from_str(&line.source, true).is_ok_and(|of| of == source);
         let is_level = |level| Level::from_str(&line.level, true).is_ok_and(|of| of >= level);
         self.since.is_none_or(|since| line.at >= since)
@@ -91,9 +91,9 @@ impl Picks {
 
 /// How lines are shown.
 struct Shown {
-    /// The columns that the longest name so far takes.
+    /// The width of the longest name so far, in columns.
     names: usize,
-    /// Whether all lines are of one server, so that its name goes without saying.
+    /// Whether all lines are from one server, so that its name is not shown.
     is_one: bool,
 }
 
@@ -117,5 +117,5 @@ impl Shown {
     }
 }
 
-/// What stands in place of a name for lines of the host.
+/// The name that is shown for lines of the host.
 const HOST: &str = "-";

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// What cannot be called decides the exit code in this order.
+/// If several tools cannot be called, the first of these exit codes that applies is used.
 const WORST: [Exit; 4] = [Exit::Usage, Exit::Denied, Exit::Unauthorized, Exit::Unreachable];
 
 pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -17,7 +17,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     let said = admin::needs(listen.map(|listen| listen.port()), &args.needs, args.view.as_deref()).await;
     let said = said.map_err(|error| {
         let mut failure = failed(&DaemonQuery { command: "mcp-host check --needs", listen, again: &again }, &error);
-        // Nothing runs that could have the tools.
+        // No host is running that could have the tools.
         if matches!(error, AskError::NotRunning { .. }) {
             failure.exit = Exit::Usage;
         }
@@ -48,7 +48,7 @@ fn exit(need: Need) -> Option<Exit> {
     }
 }
 
-/// Says of one tool whether it can be called, and what to do if not.
+/// Describes whether one tool can be called, and what to do if not.
 fn line(needed: &Needed) -> String {
     let server = needed.server.as_deref().map(quoted).unwrap_or_default();
     let why = needed.why.as_deref().map(|why| format!(": {}", text::headline(why))).unwrap_or_default();

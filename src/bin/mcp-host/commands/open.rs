@@ -1,4 +1,4 @@
-//! `mcp-host open`: opens the page of a running daemon in the user's browser, by a link that is good once.
+//! `mcp-host open`: opens the page of a running daemon in the user's browser, by a link that works once.
 
 use mcp_host::admin::{self, OpenRequest, PageLink, Refused};
 use url::Url;
@@ -44,7 +44,7 @@ pub(super) async fn run(args: &Open, common: &Common, output: &Output) -> Result
     }
 }
 
-/// Opens the page for a command that stays on the terminal. Returns its address, or why not.
+/// Opens the page for a command that stays on the terminal. Returns the page's address, or why it cannot be opened.
 #[cfg(feature = "top")]
 pub(super) async fn page(asked: &DaemonQuery<'_>) -> Result<String, String> {
     let port = asked.listen.map(|listen| listen.port());
@@ -62,7 +62,7 @@ async fn link(asked: &DaemonQuery<'_>, request: OpenRequest) -> Result<PageLink,
     link.map_err(|error| failed(asked, &error))?.map_err(|no| refused(&no))
 }
 
-/// Prints a link, and how a browser of another machine gets there.
+/// Prints a link, and how a browser on another machine can use it.
 fn print(link: &PageLink, output: &Output) -> Result<Exit, Failure> {
     if output.json {
         output.value(link)?;
@@ -75,7 +75,7 @@ fn print(link: &PageLink, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Checks a link that a daemon gave: a browser is given a URL and nothing else.
+/// Checks a link from a daemon: the browser must get a URL and nothing else.
 fn checked(link: &PageLink) -> Result<Url, Failure> {
     let url = Url::parse(&link.url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.path() == "/");
     url.ok_or_else(|| Failure::new(Exit::Failed, "the running mcp-host gave no link to its page"))

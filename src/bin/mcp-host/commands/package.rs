@@ -10,7 +10,7 @@ use crate::completion;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 
-/// The shells, and how a package calls their files.
+/// The shells, and the names of their completion files in a package.
 const SCRIPTS: [(&str, &str); 3] = [("bash", "mcp-host.bash"), ("zsh", "_mcp-host"), ("fish", "mcp-host.fish")];
 
 pub(crate) fn run(args: &Package, output: &Output) -> Result<Exit, Failure> {

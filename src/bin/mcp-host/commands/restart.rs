@@ -1,4 +1,4 @@
-//! `mcp-host restart SERVER`: the running daemon starts a server anew.
+//! `mcp-host restart SERVER`: makes the running daemon restart a server.
 
 use mcp_host::admin;
 

@@ -106,7 +106,7 @@ fn url(scheme: &str, mut address: SocketAddr) -> String {
     format!("{scheme}://{address}/mcp")
 }
 
-/// Returns the line that says how to open the page: at a terminal by a link, which is good once. `None` if there is no
+/// Returns the line that says how to open the page: on a terminal with a link that works once. `None` if there is no
 /// page.
 fn page_line(endpoint: &HttpEndpoint, address: SocketAddr, console: Console, output: &Output) -> Option<String> {
     let is_reachable = console == Console::On || address.ip().is_loopback() || address.ip().is_unspecified();

@@ -95,7 +95,7 @@ async fn drained(
 const HUNG_UP: &str =
     "stopping: SIGHUP ends what was started from a terminal; changes of config files are followed without a signal";
 
-/// Who waits for this process to end.
+/// Who waits until this process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A person or a service manager, with time to wait.

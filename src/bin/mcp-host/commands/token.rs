@@ -1,5 +1,5 @@
-//! `mcp-host token`: makes a bearer token for a client of the endpoint, or for its metrics. It is shown once. The user puts its hash into
-//! the config; this command changes no file.
+//! `mcp-host token`: creates a bearer token for a client of the endpoint, or for its metrics. The token is shown once.
+//! The user puts its hash into the config; this command changes no file.
 
 use std::ffi::OsStr;
 
@@ -26,7 +26,7 @@ struct Minted<'a> {
     into: &'a str,
 }
 
-/// Makes a token for a client of this name. Returns it and its hash.
+/// Creates a token for a client with this name. Returns the token and its hash.
 pub(super) fn mint(name: &str) -> Result<(String, BearerClient), Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| {
@@ -41,7 +41,7 @@ pub(super) fn mint(name: &str) -> Result<(String, BearerClient), Failure> {
 }
 
 pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    // A token for metrics has no name. Only its hash is used, which is the same under any.
+    // A token for metrics has no name. Only its hash is used, which does not depend on the name.
     let named = args.name.as_deref().unwrap_or("metrics");
     let (token, client) = mint(named)?;
     // A config that is missing, or incomplete without this token, does not prevent making a token.

@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Tokens, common: &Common, output: &Output) -> Resu
     Ok(Exit::Ok)
 }
 
-/// Says what one list costs.
+/// Describes what one list costs.
 fn summary(ledger: &Ledger, is_exact: bool) -> String {
     let tools = text::count(ledger.tools, "tool");
     let about = if is_exact { "" } else { "about " };
@@ -62,7 +62,7 @@ fn summary(ledger: &Ledger, is_exact: bool) -> String {
 mod exact {
     use super::{Exit, Failure};
 
-    /// Returns what counts the tokens of a text.
+    /// Returns a function that counts the tokens of a text.
     pub(super) fn counter() -> Result<impl Fn(&str) -> usize, Failure> {
         let tokenizer = tiktoken_rs::o200k_base()
             .map_err(|error| Failure::new(Exit::Failed, format!("--exact: the vocabulary cannot be read: {error}")))?;
@@ -80,7 +80,7 @@ mod exact {
                 let file = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
                 std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"))
             };
-            // What another tokenizer has counted of the lists of real servers.
+            // The recorded counts of another tokenizer for the lists of real servers.
             let (counted, recorded) = (read("retrieval/tokens.tsv"), read("fixtures/definitions/recorded.jsonl"));
             let mut lists = 0;
             for list in recorded.lines().take(10) {
@@ -95,12 +95,12 @@ mod exact {
     }
 }
 
-/// No tokenizer.
+/// The replacement for builds without a tokenizer.
 #[cfg(not(feature = "exact-tokens"))]
 mod exact {
     use super::{Exit, Failure};
 
-    /// Says how to get one.
+    /// Fails with advice on how to get a tokenizer.
     pub(super) fn counter() -> Result<fn(&str) -> usize, Failure> {
         let failure = Failure::new(Exit::Usage, "--exact: this build of mcp-host has no tokenizer");
         Err(failure.help("build it with one: cargo install --locked --path . --features exact-tokens"))

@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     let servers: Vec<String> = plan.names().into_iter().map(str::to_owned).collect();
     let is_near = !nearest(&typed, servers.iter().map(String::as_str)).is_empty();
     if is_near && !plan.may_have_tool(&typed) {
-        // That no such tool exists is known without starting anything.
+        // Without starting anything, it is known that no such tool exists.
         return Err(plan.unknown_server(&typed));
     }
     plan.keep(Selection::Named(&typed))?;

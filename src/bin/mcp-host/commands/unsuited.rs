@@ -1,5 +1,5 @@
-//! Servers that their sandbox is likely to break, by what their entries name: each with the key that helps. Notes of
-//! `check`; nothing of a server is started.
+//! Finds servers that their sandbox is likely to break, judging by their entries, and names the key that helps. These
+//! are notes of `check`; no server is started.
 
 use std::path::Path;
 use std::process::{Command, Stdio as Stream};
@@ -8,14 +8,14 @@ use mcp_host::config::{Config, Sandbox, SandboxNetwork, Server, Stdio, Transport
 
 use crate::text;
 
-/// The first version of Node that reads `HTTPS_PROXY`, if `NODE_USE_ENV_PROXY` says so.
+/// The first Node version that reads `HTTPS_PROXY` if `NODE_USE_ENV_PROXY` is set.
 const NODE: u32 = 24;
-/// Programs that run another one, which their first argument names.
+/// Programs that run another program, which is named by their first argument.
 const RUNNERS: [&str; 11] = ["bun", "bunx", "deno", "node", "npx", "pipx", "pnpm", "python", "python3", "uv", "uvx"];
 const NODES: [&str; 3] = ["node", "npx", "pnpm"];
 const BROWSERS: [&str; 7] = ["browser", "chrome", "chromium", "firefox", "playwright", "puppeteer", "selenium"];
 const BY_SOCKET: [&str; 3] = ["docker", "keyring", "podman"];
-/// Tools of clouds, and where they keep their logins.
+/// Command-line tools of clouds, and the folders with their logins.
 const CLOUDS: [(&str, &str); 6] = [
     ("aws", "~/.aws"),
     ("azure", "~/.azure"),
@@ -25,7 +25,7 @@ const CLOUDS: [(&str, &str); 6] = [
     ("kubernetes", "~/.kube"),
 ];
 
-/// Returns a note for each server that its sandbox is likely to break. It may run `node --version`.
+/// Returns a note for each server that its sandbox is likely to break. May run `node --version`.
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let note = |server: &Server| {
         let sandbox = server.sandbox(config.host.sandbox.as_ref()).filter(Sandbox::is_on)?;
@@ -36,7 +36,7 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
     config.servers.iter().filter_map(note).collect()
 }
 
-/// Says what a server needs that its sandbox does not give; `version` tells that of Node.
+/// Returns what a server needs but its sandbox does not provide; `version` returns the version of Node.
 fn why(stdio: &Stdio, sandbox: &Sandbox, version: impl Fn(&Stdio) -> Option<u32>) -> Option<String> {
     let program = Path::new(&stdio.command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let words = words(program, stdio);
@@ -69,7 +69,7 @@ fn why(stdio: &Stdio, sandbox: &Sandbox, version: impl Fn(&Stdio) -> Option<u32>
     None
 }
 
-/// Returns the words in the name of what starts: of the program, and of what a runner runs.
+/// Returns the words in the name of the started program, and of the program that a runner runs.
 fn words(program: &str, stdio: &Stdio) -> Vec<String> {
     let mut named = vec![program];
     if RUNNERS.contains(&program) {
@@ -79,7 +79,7 @@ fn words(program: &str, stdio: &Stdio) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
 }
 
-/// Asks Node for its version, on the PATH that the server has.
+/// Asks Node for its version, with the server's PATH.
 fn node_version(stdio: &Stdio) -> Option<u32> {
     let mut command = Command::new("node");
     command.arg("--version").stdin(Stream::null()).stderr(Stream::null());

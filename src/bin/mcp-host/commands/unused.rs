@@ -1,4 +1,4 @@
-//! After an edit: removes locked trees, and locks beside the config, that nothing refers to any longer.
+//! After an edit, removes locked trees, and locks beside the config, that are no longer referred to.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use mcp_host::install;
 use crate::output::Output;
 use crate::text;
 
-/// Removes them, and says so. `file` is the config that was edited. What fails is a warning: the edit is made.
+/// Removes them and reports that. `file` is the edited config. Failures are only warnings, because the edit is done.
 pub(super) async fn sweep(edits: &Edits, file: &Path, output: &Output) {
     let swept = Box::pin(install::sweep(file.to_owned(), edits.folder().to_owned())).await;
     for (folder, why) in &swept.failures {

@@ -114,7 +114,8 @@ pub(super) const TEXTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Each file as it is, with the line ends of Windows, with a byte order mark, indented by tabs, and without a last line end.
+/// Returns each file as it is, with Windows line ends, with a byte order mark, indented by tabs, and without a last
+/// line end.
 fn texts() -> Vec<(&'static Client, &'static str, String)> {
     let variants = |&(id, file, text): &(&str, &'static str, &str)| {
         let client = Client::named(id).unwrap();
@@ -197,7 +198,7 @@ fn the_last_server_of_a_client_can_go() {
         let edited = edit_all(&text, &path(file), &request(), &changes);
         let (after, done) = edited.unwrap_or_else(|refused| panic!("{refused:?}\n{text}"));
         assert_eq!(order(&found(&after, file)), ["mcp-host"], "{after}");
-        // Somebody adds a server, and then all of it is taken back.
+        // Someone adds a server, and then everything is undone.
         let since = must(&after, file, &add("since"));
         let around = Around { before: &text, after: &after };
         let back = revert_all(&since, around, &path(file), &request(), &done)
@@ -237,7 +238,7 @@ fn each_client_has_the_entry_in_its_own_words() {
         let file = client.files(&clients::Folders::of(&vars)).remove(0);
         let edited = edit("", &file, &request(), &url).unwrap();
         assert_eq!(bones(&edited.text), wanted, "{id}");
-        // A place that the path does not tell.
+        // A path from which the client cannot be recognized.
         let named = LoadRequest { client: Some(client), ..request() };
         let elsewhere = FilePath::new("/srv").join(file.file_name().unwrap());
         assert_eq!(edit("", &elsewhere, &named, &url).unwrap().text, edited.text, "{id}");

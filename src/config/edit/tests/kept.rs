@@ -59,18 +59,18 @@ fn all() -> Vec<(&'static str, String)> {
     files.into_iter().flat_map(variants).collect()
 }
 
-/// What an edit may do beyond its entry.
+/// How an edit may change the bytes of its entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Text comes, and none goes.
+    /// It adds text, and removes none.
     Comes,
-    /// Text of the entry goes, and none comes.
+    /// It removes text of the entry, and adds none.
     Goes,
-    /// Text of the entry changes.
+    /// It replaces text of the entry.
     Changes,
 }
 
-/// An edit as a command makes it: its word, the server that it touches, its changes.
+/// An edit as a command makes it: its name, the server that it changes, its changes.
 struct Made {
     word: &'static str,
     kind: Kind,
@@ -243,7 +243,7 @@ fn lost(before: &str, after: &str, name: &str, made: &Made) -> Option<&'static s
     let (mut head, tail) = common(before, after);
     let (mut end, mut come_end) = (before.len() - tail, after.len() - tail);
     let entry = if made.kind == Kind::Comes { head..head } else { lines_of(before, name, &made.server) };
-    // Where the text before the change ends like the change itself, the same change may as well begin earlier.
+    // If the text before the removed part ends like that part itself, the removal may as well have started earlier.
     while made.kind != Kind::Comes && end > entry.end {
         let last = |text: &str| text.chars().next_back();
         let Some(c) = last(&before[..head]) else { break };
@@ -303,7 +303,7 @@ fn every_edit_of_every_file_keeps_all_but_its_entry() {
                         *made_of.entry(made.word).or_default() += 1;
                         now = after;
                     }
-                    // An entry has these values or not.
+                    // Some entries do not have these values.
                     Err(_) if made.word == "update" => {}
                     Err(why) => drop(refused.insert(format!("{}: {name}: {why:?}", made.word))),
                 }
@@ -317,7 +317,7 @@ fn every_edit_of_every_file_keeps_all_but_its_entry() {
         wrong[..wrong.len().min(5)].join("\n====\n")
     );
     let known = [
-        // Entries in the words of our config belong into files in these words.
+        // Entries of our own format only fit into files of this format.
         "this config is written in the words of another client, and gets no entries of others",
         "is the last server of this file, which is not read without one",
         "cannot be edited here without changing something else",

@@ -115,7 +115,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Each file as it is, with the line ends of Windows, with a byte order mark, and without a last line end.
+/// Returns each file as it is, with Windows line ends, with a byte order mark, and without a last line end.
 fn files() -> Vec<(&'static str, String)> {
     let variants = |&(name, text): &(&'static str, &str)| {
         let crlf = text.replace('\n', "\r\n");
@@ -158,7 +158,7 @@ fn switch(name: &str, on: bool) -> Change {
     Change::Switch { name: name.to_owned(), on }
 }
 
-/// Returns a text without what may go or come with an item: blanks and commas.
+/// Returns a text without the bytes that may be added or removed with an item: blanks and commas.
 fn bones(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && *c != ',' && *c != '\u{feff}').collect()
 }
@@ -203,7 +203,7 @@ fn a_removed_server_takes_nothing_along() {
 
 #[test]
 fn the_last_server_leaves_a_file_that_can_be_read() {
-    // Without a server, nobody could tell whose file these are.
+    // Without a server, these files do not show which client they belong to.
     let others = ["bare.json", "opencode.jsonc", "goose.yaml", "list.toml"];
     for (name, text) in files().into_iter().filter(|(name, _)| !others.contains(name)) {
         let mut less = text.clone();
@@ -247,7 +247,7 @@ fn a_switch_touches_one_member() {
             assert!(matches!(change(&off, name, &switch(server, false)), Err(Refused::Nothing(_))), "{off}");
             let on = must(&off, name, &switch(server, true));
             assert!(matches!(change(&on, name, &switch(server, true)), Err(Refused::Nothing(_))), "{on}");
-            // What was written is `disabled`, which goes, or another key, which stays.
+            // The edit wrote `disabled`, which is removed, or another key, which stays.
             let (was, is) = (bones(&text), bones(&on));
             let rest = [
                 "\"enabled\":true",
@@ -260,7 +260,7 @@ fn a_switch_touches_one_member() {
             let without = |key: &&str| {
                 is.match_indices(key).any(|(at, _)| format!("{}{}", &is[..at], &is[at + key.len()..]) == was)
             };
-            // A switch that was written and said nothing is gone.
+            // An existing switch that had no effect is removed.
             let without_first = rest.iter().any(|key| was.replacen(key, "", 1) == is);
             let is_same = was == is || without_first || rest.iter().any(without);
             assert!(is_same, "{name}:\n{text}\n{on}");
@@ -290,7 +290,7 @@ fn an_edit_is_taken_back_in_a_file_that_has_changed_since() {
                 names
             };
             assert_eq!(order(&back), order(&wanted), "{name}: {done:?}\n{back}");
-            // A comment behind an entry may stand on a line of its own now, and an entry among its siblings elsewhere.
+            // A comment after an entry may now be on its own line, and the entry may be in another position.
             let letters = |text: &str| {
                 let mut letters: Vec<char> = bones(text).chars().collect();
                 letters.sort_unstable();
@@ -308,7 +308,7 @@ fn what_somebody_changed_since_is_not_taken_back() {
     let since = after.replace("\"-y\"", "\"-z\"");
     let texts = Around { before: text, after: &after };
     let done = Done { name: "new".to_owned(), what: What::Add };
-    // `-y` of the server `a` has changed, too, which is no matter of this edit.
+    // `-y` of the server `a` was changed, too, but not by this edit.
     let refused = revert(&since, texts, &path(name), &request(), &done).unwrap_err();
     assert_eq!(refused, Refused::Elsewhere("the entry of `new` has changed since".to_owned()));
     assert_eq!(done.reversed(), Done { name: "new".to_owned(), what: What::Remove });
@@ -373,7 +373,7 @@ fn an_entry_is_written_in_the_words_of_its_client() {
 
 #[test]
 fn what_would_change_something_else_is_not_written() {
-    // Other entries have their settings from this one.
+    // Other entries take their settings from this one.
     let anchor = "mcpServers:\n  a: &a\n    command: a\n  b: *a\n";
     for wanted in [switch("a", false), remove("a"), switch("b", false)] {
         let Err(Refused::Unproven { snippet, .. }) = change(anchor, "mcp.yaml", &wanted) else { panic!("{wanted:?}") };

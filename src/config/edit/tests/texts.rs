@@ -1,4 +1,4 @@
-//! Values inside of an entry: given a text, and given back what they had.
+//! Text values inside an entry: sets them, and restores their old values.
 
 use super::*;
 

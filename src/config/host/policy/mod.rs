@@ -13,39 +13,39 @@ use crate::config::selector::Selector;
 use crate::expression::Expression;
 
 words! {
-    /// What becomes of verdicts.
+    /// Whether verdicts are enforced.
     #[derive(Hash)]
     pub enum PolicyMode {
-        /// They count.
+        /// Verdicts are enforced.
         #[default]
         Enforce = "enforce",
-        /// They are only written down, and everything is allowed.
+        /// Verdicts are only reported, and everything is allowed.
         Report = "report",
     }
 }
 
 words! {
-    /// What a rule says of a request. The strictest is the greatest.
+    /// What a rule decides about a request. A stricter decision compares as greater.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Decision {
-        /// It is sent.
+        /// The request is sent.
         #[default]
         Allow = "allow",
         /// A person is asked first.
         Ask = "ask",
-        /// It is refused.
+        /// The request is refused.
         Deny = "deny",
     }
 }
 
 words! {
-    /// Who must have said yes to a request that is asked about.
+    /// What counts as a person's yes to a request that a rule asks about.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Proof {
-        /// The client answers a form. It may do so without showing it to anybody.
+        /// The client answers a form. It may do so without showing the form to anyone.
         #[default]
         Client = "client",
-        /// The person who runs the host.
+        /// The person who runs the host says yes.
         Person = "person",
     }
 }
@@ -65,23 +65,23 @@ words! {
         Subscribe = "subscribe",
         /// It completes an argument.
         Complete = "complete",
-        /// A server asks the client to generate a text.
+        /// A server asks the client to generate a text (sampling).
         Sample = "sample",
-        /// A server asks the person.
+        /// A server asks the client's user (elicitation).
         Elicit = "elicit",
-        /// A server asks for the roots.
+        /// A server asks for the client's roots.
         Roots = "roots",
     }
 }
 
 impl Action {
-    /// Reports whether rules mean it only if they name it: a server does this, not a client.
+    /// Reports whether a server does this, not a client. Rules apply to such actions only if they name them.
     pub(crate) fn is_servers(self) -> bool {
         matches!(self, Self::Sample | Self::Elicit | Self::Roots)
     }
 }
 
-/// The rules, and what happens where none matches.
+/// The rules, and what happens to requests that no rule matches.
 ///
 /// ```
 /// use mcp_host::config::{Config, Decision, HostSettings, Policy, Rule, Selector};
@@ -95,18 +95,18 @@ impl Action {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Policy {
-    /// Whether verdicts count.
+    /// Whether verdicts are enforced or only reported.
     pub mode: PolicyMode,
     /// What happens to requests that no rule matches.
     pub default: Decision,
-    /// Who must have said yes where a rule does not say.
+    /// What counts as a yes for rules that do not say it themselves.
     pub proof: Proof,
-    /// The rules. The strictest that matches counts, whatever their order.
+    /// The rules. Of those that match, the strictest counts, whatever their order.
     pub rules: Vec<Rule>,
 }
 
 impl Policy {
-    /// Reports whether any rule holds for some callers alone.
+    /// Reports whether any rule applies to some callers only.
     pub(crate) fn tells_callers_apart(&self) -> bool {
         let names_some = |matcher: &Matcher| matcher.principals.is_some() || matcher.clients.is_some();
         self.rules.iter().flat_map(|rule| [Some(&rule.matches), rule.unless.as_ref()]).flatten().any(names_some)
@@ -124,21 +124,21 @@ impl Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Its name, by which the audit and the answers to clients refer to it.
+    /// Its name, which appears in the audit and in answers to clients.
     pub name: String,
-    /// What it says of what it matches.
+    /// What it decides about the requests that it matches.
     pub verdict: Decision,
-    /// Whether what it always denies is not even listed.
+    /// Whether tools, prompts, and resources that it always denies are left out of lists.
     pub hide: bool,
-    /// Whether its verdict is only written down.
+    /// Whether its verdict is only reported.
     pub report: bool,
-    /// How long a yes may count; `None` means for this request.
+    /// How long a person's yes counts; `None` means for this request only.
     pub remember: Option<Duration>,
-    /// Who must have said yes; `None` means what the policy says.
+    /// What counts as a yes; `None` means [`Policy::proof`].
     pub proof: Option<Proof>,
-    /// What it matches. Everything that is named must match.
+    /// What it matches. Each part that is given must match.
     pub matches: Matcher,
-    /// What it does not match although `matches` does.
+    /// Exceptions: what it does not match although `matches` does.
     pub unless: Option<Matcher>,
 }
 
@@ -152,7 +152,7 @@ impl Rule {
     }
 }
 
-/// What a rule matches: each `None` matches everything.
+/// What a rule matches. A part that is `None` matches everything.
 ///
 /// ```
 /// use mcp_host::config::{Matcher, Selector};
@@ -163,21 +163,21 @@ impl Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Matcher {
-    /// Tools.
+    /// Selectors of tools.
     pub tools: Option<Vec<Selector>>,
     /// Globs over the exposed names of prompts.
     pub prompts: Option<Vec<String>>,
     /// Globs over the URIs of resources, exposed or the server's own.
     pub resources: Option<Vec<String>>,
-    /// What is done; `None` means everything that a client does.
+    /// Actions; `None` means everything that a client does.
     pub actions: Option<Vec<Action>>,
-    /// Who asks.
+    /// Callers.
     pub principals: Option<Vec<Audience>>,
     /// The names of clients in `host.auth.clients`.
     pub clients: Option<Vec<String>>,
-    /// The views that are used.
+    /// The views of the callers.
     pub views: Option<Vec<String>>,
-    /// What else must hold.
+    /// A condition on the request.
     pub when: Option<Expression>,
 }
 
@@ -190,23 +190,23 @@ impl HostSettings {
     }
 }
 
-/// The claims of tokens that rules read.
+/// The claims of tokens that conditions and principals of rules read.
 #[cfg(feature = "server")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimsRead {
-    /// Those with these names.
+    /// The claims with these names.
     These(BTreeSet<String>),
-    /// Any.
+    /// All claims, or claims whose names are not known in advance.
     All,
 }
 
 impl Policy {
-    /// Reports whether it says nothing.
+    /// Reports whether the policy has no effect.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.default == Decision::Allow
     }
 
-    /// Returns which claims of tokens it reads; `None` if it reads neither claims nor scopes.
+    /// Returns which claims of tokens the policy reads; `None` if it reads neither claims nor scopes.
     #[cfg(feature = "server")]
     pub(crate) fn claims_read(&self) -> Option<ClaimsRead> {
         let parts = || self.rules.iter().flat_map(|rule| std::iter::once(&rule.matches).chain(&rule.unless));
@@ -222,7 +222,7 @@ impl Policy {
         principals().any(reads).then(|| ClaimsRead::These(names.collect()))
     }
 
-    /// Reports whether a rule goes by what is said of tools.
+    /// Reports whether a rule depends on the hints of tools.
     pub(crate) fn reads_hints(&self) -> bool {
         let by_selector = |part: &Matcher| part.tools.iter().flatten().any(|tool| matches!(tool, Selector::Hint(_)));
         let by_condition = |part: &Matcher| part.when.as_ref().is_some_and(|when| when.as_str().contains("hints"));
@@ -230,7 +230,7 @@ impl Policy {
         parts.any(|part| by_selector(part) || by_condition(part))
     }
 
-    /// Reports whether a rule names what servers ask.
+    /// Reports whether a rule applies to requests of servers.
     pub(crate) fn judges_servers(&self) -> bool {
         let named = |part: &Matcher| part.actions.iter().flatten().any(|action| action.is_servers());
         self.rules.iter().any(|rule| named(&rule.matches))

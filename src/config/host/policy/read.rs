@@ -1,7 +1,8 @@
 //! Reads `host.policy`.
 //!
-//! In: the object, whose `rules` are those of all files together. Out: [`Policy`]. **Invariant:** what is misspelled is a
-//! mistake, wherever it stands: a rule that does not match what the user means leaves open what the user believes closed.
+//! In: the object, whose `rules` are those of all files together. Out: [`Policy`]. **Invariant:** a misspelled key or
+//! word anywhere is an error: a rule that matches less than the user means would leave something open that they believe
+//! closed.
 
 use std::collections::BTreeMap;
 
@@ -35,10 +36,10 @@ const RULE: [&str; 15] = [
     "views",
     "when",
 ];
-/// The word for those who use the host without proving who they are.
+/// The word for callers who do not prove who they are.
 const LOCAL: &str = "local";
 
-/// Reads the policy. The limits, the clients and the views must have been read before.
+/// Reads the policy. Limits, clients and views must have been read before.
 pub(in crate::config::host) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     let Some(field) = fields.take(&["policy"], report) else { return };
     let Some(mut fields) = field.fields(report) else { return };
@@ -152,7 +153,7 @@ fn rule(item: &Field<'_>, settings: &HostSettings, report: &mut Report) -> Optio
     })
 }
 
-/// Reports whether a rule about what servers ask, which nothing of theirs belongs to, names nothing but servers.
+/// Reports whether a rule about requests of servers selects by server only. Nothing else applies to such requests.
 fn names_servers_alone(matches: &Matcher) -> bool {
     let Matcher { tools, prompts, resources, actions, .. } = matches;
     let is_theirs = actions.iter().flatten().any(|action| action.is_servers());
@@ -203,7 +204,7 @@ fn known_clients(field: &Field<'_>, settings: &HostSettings, report: &mut Report
     names
 }
 
-/// Notes that a rule is about clients that nothing tells apart.
+/// Adds a note if a rule names clients that nothing distinguishes.
 fn untold(field: &Field<'_>, settings: &HostSettings, report: &mut Report) {
     let (message, help) = match settings.auth {
         HostAuth::None => (

@@ -1,24 +1,24 @@
-//! What a client asks of the proxy: a tunnel (CONNECT, SOCKS5), or one request of plain HTTP. Pure.
+//! Parses what a client requests of the proxy: a tunnel (CONNECT, SOCKS5), or one plain HTTP request. Pure.
 //!
-//! Of a plain request the head is written anew: its path alone, the host that was judged, and no second request on the
-//! same connection, since that might be for another host.
+//! The head of a plain request is rewritten: with its path alone and the host that was judged, and without a second
+//! request on the same connection, because that might be for another host.
 
 use url::{Host, Url};
 
 use crate::config::parse_host;
 
-/// What is asked for.
+/// A request to the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) host: Host<String>,
     pub(super) port: u16,
-    /// The head of a request of plain HTTP, as the host gets it; `None` asks for a tunnel.
+    /// The head of a plain HTTP request, as the host receives it; `None` requests a tunnel.
     pub(super) head: Option<Vec<u8>>,
-    /// What shows that the client may ask, as it stands behind `Proxy-Authorization:`.
+    /// The credentials of the client: the value of `Proxy-Authorization`.
     pub(super) proof: Option<String>,
 }
 
-/// Why nothing can be done with a request.
+/// Why a request cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misread {
     #[error("not a request to a proxy")]
@@ -29,7 +29,7 @@ pub(super) enum Misread {
     Scheme,
 }
 
-/// Headers that are for the proxy, or that are written anew.
+/// Headers that are meant for the proxy, or that are rewritten.
 const DROPPED: [&str; 7] =
     ["connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "upgrade"];
 
@@ -63,7 +63,7 @@ pub(super) fn http(head: &[u8]) -> Result<Asked, Misread> {
     for line in lines {
         shown = shown.or_else(|| proof(line));
         let (name, _) = line.split_once(':').ok_or(Misread::Form)?;
-        // A name with a blank, or a line that goes on in the next, is read differently by different servers.
+        // Servers disagree on a name with a blank, and on a line that continues the previous one.
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_name || line.contains(['\r', '\n', '\0']) {
             return Err(Misread::Form);
@@ -82,7 +82,7 @@ fn proof(line: &str) -> Option<String> {
     name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim().to_owned())
 }
 
-/// Reads the address of a SOCKS5 request, from its kind (RFC 1928, 4) on.
+/// Parses the address of a SOCKS5 request, from the address type (RFC 1928, 4) on.
 pub(super) fn socks(kind: u8, address: &[u8], port: [u8; 2]) -> Result<Asked, Misread> {
     let port = u16::from_be_bytes(port);
     let host = match kind {

@@ -1,10 +1,10 @@
-//! Whether a confined server may reach a host, and at which addresses.
+//! Decides whether a confined server may reach a host, and at which addresses.
 //!
-//! By host and port, as its entry lists them. Names are resolved here, so the address that is judged is the one that is
-//! connected to. A name leads to addresses of the public internet only; an address of this machine or of a private network
-//! has to be listed itself. Only the registry that this machine's own settings name may lie in a private network: companies have
-//! such registries, and no entry and no server chose it. So neither a name that its owner points at `127.0.0.1` nor the metadata of a cloud is reached
-//! by the way.
+//! The entry of a server lists hosts and ports. Names are resolved here, so the judged address is the one that is
+//! connected to. A name may lead to addresses of the public internet only; an address of this machine or of a private
+//! network has to be listed itself. Only a registry named in this machine's own settings may be in a private network:
+//! companies have such registries, and no entry and no server chose them. So a name whose owner points it at
+//! `127.0.0.1` or at a cloud's metadata service reaches neither.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,21 +13,21 @@ use url::Host;
 use crate::config::SandboxHost;
 use crate::dial::{Lookup, is_public};
 
-/// Why a host is not reached.
+/// Why a host must not be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// No entry of the list names it.
+    /// The entry does not list it.
     #[error("it is not listed")]
     Unlisted,
-    /// Its name is listed, and leads inside.
+    /// Its name is listed, but leads to a private address.
     #[error("its name leads to an address of this machine or of a private network")]
     Internal,
-    /// Its name is listed, and leads nowhere.
+    /// Its name is listed, but cannot be resolved.
     #[error("its name leads to no address")]
     Unknown,
 }
 
-/// What one server may reach.
+/// The hosts that one server may reach.
 pub(in crate::sandbox::linux) struct Rules {
     /// The listed hosts; `None` means all.
     hosts: Option<Vec<SandboxHost>>,
@@ -40,7 +40,7 @@ impl Rules {
         Self { hosts: Some(hosts), lookup }
     }
 
-    /// Returns the rules of a server that may reach what the user may, and is watched.
+    /// Returns the rules of a watched server, which may reach everything that the user may.
     pub(in crate::sandbox::linux) fn all(lookup: Lookup) -> Self {
         Self { hosts: None, lookup }
     }
@@ -50,7 +50,7 @@ impl Rules {
         self.hosts.is_none()
     }
 
-    /// Returns the addresses of a host, if it may be reached.
+    /// Returns the addresses of a host. Fails if the host must not be reached.
     pub(super) async fn judge(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refusal> {
         let is_named = |listed: &SandboxHost| listed.admits_host(host, port);
         let hosts = self.hosts.as_deref().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Rules {
                 || may_be_near && is_near(*address)
                 || hosts.iter().any(|listed| listed.is_address(*address, port))
         };
-        // One address among others that leads inside is enough: the next connection might take that one.
+        // One private address among others is enough to refuse: the next connection might use it.
         if !self.admit_all() && !found.iter().all(may) {
             return Err(Refusal::Internal);
         }
@@ -84,7 +84,7 @@ impl Rules {
     }
 }
 
-/// Reports whether a neighbor of this machine can have the address. The metadata of clouds is at addresses of the link.
+/// Reports whether a machine near this one can have the address. Cloud metadata services have link-local addresses.
 fn is_near(address: IpAddr) -> bool {
     let is_of_link = match address.to_canonical() {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
@@ -133,7 +133,7 @@ mod tests {
             ("api.example.com", 443, &["169.254.169.254"], Err(Refusal::Internal)),
             ("api.example.com", 443, &["::ffff:127.0.0.1"], Err(Refusal::Internal)),
             ("api.example.com", 443, &[], Err(Refusal::Unknown)),
-            // A listed address may be inside, and a listed name may lead to it.
+            // A listed address may be private, and a listed name may lead to a listed address.
             ("10.0.0.7", 5432, &[], Ok(1)),
             ("db.example.com", 5432, &["10.0.0.7"], Ok(1)),
             ("db.example.com", 5432, &["10.0.0.8"], Err(Refusal::Internal)),

@@ -1,9 +1,9 @@
 //! The proxy for one connection of a confined server: HTTP (CONNECT and plain requests) and SOCKS5 at one port.
 //!
-//! In: a connection from the sandbox. Out: a tunnel to a host that its entry lists, or a refusal that is counted by the
-//! host's name. What goes through a tunnel is not looked into. `judge.rs` decides, `asked.rs` reads what is asked.
-//! The proxy of a watched server without a sandbox lets everything pass, and counts what was asked for.
-//! **Invariant:** nothing is connected to that was not judged, by the address that was judged.
+//! In: a connection from the sandbox. Out: a tunnel to a host that the entry lists, or a refusal, which is counted
+//! under the host's name. The content of a tunnel is not examined. `judge.rs` decides, `asked.rs` parses requests. The
+//! proxy of a watched server without a sandbox admits everything, and counts what was requested. **Invariant:** only
+//! hosts that were judged are connected to, at the address that was judged.
 
 mod asked;
 mod judge;
@@ -25,7 +25,7 @@ pub(super) use self::judge::Rules;
 use crate::counts::ServerCounts;
 use crate::dial::{explain, is_public};
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const SAYS: Duration = Duration::from_secs(10);
 /// How long a name may take to be resolved.
 const RESOLVE: Duration = Duration::from_secs(10);
@@ -41,11 +41,11 @@ pub(super) struct Proxy {
     server: Arc<str>,
     rules: Rules,
     counts: Arc<ServerCounts>,
-    /// What a client shows; `None` if it need not show anything, because nobody else reaches the proxy.
+    /// The credentials that clients have to send; `None` if only the server can reach the proxy.
     proof: Option<String>,
 }
 
-/// How a client is answered.
+/// The protocol in which a client is answered.
 #[derive(Clone, Copy)]
 enum Tongue {
     Http,
@@ -57,7 +57,7 @@ impl Proxy {
         Self { server, rules, counts, proof: None }
     }
 
-    /// Serves clients with this name and password alone (RFC 7617).
+    /// Serves only clients with this name and password (RFC 7617).
     pub(super) fn for_those_who_know(self, user: &str, password: &str) -> Self {
         let proof = BASE64_STANDARD.encode(format!("{user}:{password}"));
         Self { proof: Some(format!("Basic {proof}")), ..self }
@@ -81,7 +81,7 @@ impl Proxy {
         if self.proof.is_some() && self.proof != asked.proof {
             return refuse(&mut client, tongue, Status::Stranger, "this proxy is for one server").await;
         }
-        // A resolver that does not answer is one that knows nothing.
+        // A resolver that does not answer counts as one that does not know the name.
         let judging = timeout(RESOLVE, self.rules.judge(&asked.host, asked.port));
         let addresses = match judging.await.unwrap_or(Err(Refusal::Unknown)) {
             Ok(addresses) => addresses,
@@ -102,7 +102,7 @@ impl Proxy {
         copy_bidirectional(&mut client, &mut host).await.map(|_| ())
     }
 
-    /// Counts what a watched server asked for: the host, and its addresses that have to be listed themselves.
+    /// Counts what a watched server requested: the host, and its addresses that would have to be listed themselves.
     fn note(&self, asked: &Asked, addresses: &[SocketAddr]) {
         self.counts.refused().count(&format!("{}:{}", asked.host, asked.port));
         let is_name = matches!(asked.host, Host::Domain(_));
@@ -111,7 +111,7 @@ impl Proxy {
         }
     }
 
-    /// Counts a refusal, tells the first of each name, and answers.
+    /// Counts a refusal, logs the first one for each name, and answers the client.
     async fn refused<S: AsyncWrite + Unpin>(
         &self,
         client: &mut S,
@@ -119,7 +119,7 @@ impl Proxy {
         asked: &Asked,
         refusal: &Refusal,
     ) -> io::Result<()> {
-        // The name was read as one of a host, so it has no letters that could pass for words of ours.
+        // The name was parsed as a host name, so it cannot contain text that looks like ours.
         let name = format!("{}:{}", asked.host, asked.port);
         if *refusal == Refusal::Unknown {
             return refuse(client, tongue, Status::Unreachable, &format!("{name}: {refusal}")).await;
@@ -149,7 +149,7 @@ async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Reads the head of an HTTP request whose first byte is known; returns what came behind it, too.
+/// Reads the head of an HTTP request whose first byte is known. Also returns the bytes after the head.
 async fn http<S: AsyncRead + Unpin>(client: &mut S, first: u8) -> io::Result<Result<(Asked, Vec<u8>), Misread>> {
     let mut head = vec![first];
     let end = loop {
@@ -167,7 +167,7 @@ async fn http<S: AsyncRead + Unpin>(client: &mut S, first: u8) -> io::Result<Res
     Ok(asked::http(&head).map(|asked| (asked, rest)))
 }
 
-/// Reads a SOCKS5 request behind its first byte (RFC 1928), and answers its greeting.
+/// Reads a SOCKS5 request after its first byte (RFC 1928), and answers its greeting.
 async fn socks<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Result<Result<Asked, Misread>> {
     let mut methods = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut methods).await?;

@@ -7,7 +7,7 @@ use super::{Proxy, Rules};
 use crate::counts::Counts;
 use crate::dial::system;
 
-/// A host that reads until `end`, and answers with what it got.
+/// Starts a host that reads until `end`, and answers with what it received. Returns its port.
 async fn host(end: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -21,7 +21,7 @@ async fn host(end: &'static [u8]) -> u16 {
     port
 }
 
-/// Returns the answer of a proxy with this list to these bytes, and what it counted.
+/// Returns what a proxy with this list answers to these bytes, and what it counted.
 async fn said(listed: &[String], bytes: &[u8]) -> (Vec<u8>, Vec<(String, u64)>) {
     let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
     let counts = Counts::default().of("a");
@@ -103,7 +103,7 @@ async fn h108_what_is_no_request_is_refused() {
     for (bytes, answer) in [
         (&b"hello\r\n\r\n"[..], &b"HTTP/1.1 400 "[..]),
         (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
-        // No way without a password, no listening, and no datagrams.
+        // Requests without a password, requests to listen, and datagrams are refused.
         (b"\x05\x01\x02", b"\x05\xff"),
         (b"\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x01", b"\x05\x00\x05\x07"),
         (b"\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x01", b"\x05\x00\x05\x07"),

@@ -55,7 +55,7 @@ pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
         format!("server `{server}` shows another certificate than on first use ({origin}):"),
         format!("  - {known}"),
         format!("  + {shown}"),
-        "  whoever is not its owner could show that, too: compare it with what the owner says".to_owned(),
+        "  it may be an attacker's: compare it with the fingerprint that the owner of the server states".to_owned(),
         String::new(),
     ]
 }

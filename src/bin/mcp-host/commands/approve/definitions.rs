@@ -36,7 +36,7 @@ pub(super) async fn of<'a>(
     state: &Path,
     glob: Option<&str>,
 ) -> Result<(Vec<Item<'a>>, Vec<String>), Failure> {
-    // A tool may pretend to be one of a server that is not asked about.
+    // A tool may imitate a tool of a server that the user did not ask about, so all servers are compared.
     let is_strict = config.host.approval_strict && config.host.approval != Approval::Off;
     let waiting = Pins::of(state).strict(is_strict).waiting(&config.servers).await.map_err(failed)?;
     let (locked, servers): (Vec<&Server>, Vec<&Server>) = servers.partition(|server| server.locked.is_some());
@@ -68,7 +68,7 @@ pub(super) async fn accept(items: &mut [Item<'_>], state: &Path) -> Result<(), F
     Ok(())
 }
 
-/// Takes back approvals; returns how many definitions wait again.
+/// Revokes approvals; returns how many definitions wait again.
 pub(super) async fn revoke<'a>(
     servers: impl Iterator<Item = &'a Server>,
     state: &Path,

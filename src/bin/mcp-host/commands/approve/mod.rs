@@ -130,7 +130,7 @@ fn directory() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-/// Takes back the approval of definitions.
+/// Revokes the approval of definitions.
 async fn revoke<'a>(
     args: &Approve,
     servers: impl Iterator<Item = &'a Server>,

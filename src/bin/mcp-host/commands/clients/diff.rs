@@ -1,17 +1,17 @@
-//! What an edit makes of a file, as people are shown it: the lines that change, with a few around them, and without values
-//! that may be secret.
+//! Shows how an edit changes a file: the changed lines, with a few lines around them, and without values that may be
+//! secret.
 
 use mcp_host::config::edit;
 
 use crate::compare::{Step, steps};
 use crate::text;
 
-/// How many equal lines are shown around those that change.
+/// How many unchanged lines are shown around changed ones.
 const AROUND: usize = 2;
-/// How much of a line is shown: some files are one line.
+/// How many characters of a line are shown, because some files consist of one line.
 const WIDTH: usize = 160;
 
-/// Returns the lines that differ: `- old`, `+ new`, and around them equal ones.
+/// Returns the changed lines as `- old` and `+ new`, with unchanged lines around them.
 pub(super) fn shown(before: &str, now: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
     let (old_shown, new_shown) = (edit::masked(before), edit::masked(now));

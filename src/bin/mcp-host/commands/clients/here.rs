@@ -1,4 +1,4 @@
-//! The clients on this machine: their files, the servers in them, and which of these are this host.
+//! The clients on this machine: their files, and the servers in them, with a mark for those that are mcp-host.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::itself;
 use crate::nearest::{nearest, question};
 use crate::report::{Exit, Failure};
 
-/// The name of the entry that links a client with this host.
+/// The name of the entry that links a client with mcp-host.
 pub(super) const ENTRY: &str = "mcp-host";
 
-/// A client, and what its file holds.
+/// A client, and the content of its file.
 #[derive(Debug)]
 pub(super) struct Here {
     pub(super) client: &'static Client,
@@ -31,7 +31,7 @@ pub(super) struct Here {
 pub(super) enum State {
     /// The text of the file, and its servers.
     Read(String, Vec<Known>),
-    /// The client is installed and has no file.
+    /// The client is installed but has no file.
     Empty,
     Absent,
     Broken(Failure),
@@ -41,14 +41,14 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: String,
-    /// Its entry in our words, or why it cannot be taken over.
+    /// Its entry in our format, or why it cannot be converted.
     pub(super) entry: Result<Entry, String>,
-    /// The entry as it is read.
+    /// The entry as parsed.
     pub(super) server: Option<Server>,
-    /// The keys that are not taken over.
+    /// The keys that are not copied.
     pub(super) left: Vec<String>,
     pub(super) is_off: bool,
-    /// Whether it is this host.
+    /// Whether it is mcp-host.
     pub(super) is_host: bool,
 }
 
@@ -107,18 +107,18 @@ impl Here {
         self.servers().iter().any(|known| known.is_host && !known.is_off)
     }
 
-    /// Returns how the file is edited.
+    /// Returns the request with which the file is edited.
     pub(super) fn request(&self, own: &Own) -> LoadRequest {
         LoadRequest {
             files: vec![self.file.clone()],
             client: Some(self.client),
-            // Only the user's own servers, not those of a project in Claude Code's file.
+            // This excludes the servers of projects in Claude Code's file.
             working_directory: None,
             ..own.request.clone()
         }
     }
 
-    /// Returns why nothing can be done with its file; `None` if it is read, or can be made.
+    /// Returns why the client's file cannot be used; `None` if it can be read or created.
     pub(super) fn refusal(&self, folders: &Folders) -> Option<String> {
         match &self.state {
             State::Read(..) | State::Empty => None,
@@ -134,7 +134,7 @@ impl Here {
 fn known(candidate: import::Candidate, own: &Own) -> Known {
     let server = candidate.entry.as_ref().ok().and_then(|entry| entry.server(&candidate.name, &own.request).ok());
     if let Some(server) = &server {
-        // Its secrets are shown nowhere.
+        // Its secrets must not be shown anywhere.
         hidden::learn(&Config { servers: vec![server.clone()], ..Config::default() });
     }
     let is_host = server.as_ref().is_some_and(|server| match &server.transport {
@@ -145,7 +145,7 @@ fn known(candidate: import::Candidate, own: &Own) -> Known {
     Known { name, entry, server, left, is_off, is_host }
 }
 
-/// Returns all clients of which there is something on this machine.
+/// Returns all clients that have a file on this machine or are installed.
 pub(super) fn all(own: &Own) -> Vec<Here> {
     let folders = Folders::of(&own.request.vars);
     clients::ALL.iter().filter_map(|client| Here::look(client, &folders, own)).filter(Here::is_here).collect()
@@ -155,7 +155,7 @@ pub(super) fn all(own: &Own) -> Vec<Here> {
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) clients: Vec<Here>,
-    /// The clients of which nothing can be used, and why.
+    /// The clients whose files cannot be used, and why.
     pub(super) refused: Vec<(&'static Client, String)>,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn chosen(names: &[String], is_all: bool, own: &Own) -> Result<Chosen
     Ok(Chosen { clients, refused })
 }
 
-/// Returns the client with this word.
+/// Returns the client with this id.
 pub(super) fn named(name: &str) -> Result<&'static Client, Failure> {
     Client::named(&name.to_ascii_lowercase()).ok_or_else(|| unknown(name))
 }

@@ -1,5 +1,5 @@
-//! `mcp-host import`: copies the servers of clients into the config. Servers of the config stay as they are; another server
-//! with the name of one of them gets the client's name behind its own.
+//! `mcp-host import`: copies clients' servers into the config. Existing servers of the config are not changed; if a
+//! different server has the same name, it gets the client's name as a suffix.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// A server that the config gets.
+/// A server to add to the config.
 #[derive(Debug)]
 pub(super) struct Added {
     /// Its name in the config.
@@ -28,7 +28,7 @@ pub(super) struct Added {
     from: &'static Client,
 }
 
-/// Which server of the config a client's server is.
+/// A client's server, and the server of the config that is the same.
 #[derive(Debug)]
 pub(super) struct Met<'a> {
     pub(super) client: &'static Client,
@@ -37,12 +37,12 @@ pub(super) struct Met<'a> {
     pub(super) name: String,
 }
 
-/// What the config gets of the clients' servers, and which of its servers these are.
+/// The servers to add to the config, and which servers of the config are the same as a client's.
 #[derive(Debug, Default)]
 pub(super) struct Imports<'a> {
     pub(super) added: Vec<Added>,
     pub(super) met: Vec<Met<'a>>,
-    /// The servers that cannot be taken over, and why.
+    /// The servers that cannot be converted, and why.
     pub(super) refused: Vec<(&'static Client, String, String)>,
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn run(args: &Move, common: &Common, output: &Output) -> Result
     chosen.refused.iter().for_each(|(client, why)| plan.refuse(client, why));
     for here in chosen.clients.iter().filter(|here| here.text().is_none()) {
         let why = format!("has no file: {}", here.file.display());
-        // Of all clients, some have no servers yet.
+        // With `--all`, clients without servers are skipped.
         match args.all {
             true => plan.remarks.push(format!("note: {} {why}", here.client.name)),
             false => plan.refuse(here.client, why),
@@ -77,10 +77,10 @@ pub(super) async fn run(args: &Move, common: &Common, output: &Output) -> Result
 }
 
 impl<'a> Imports<'a> {
-    /// Decides what becomes of each server of these clients.
+    /// Decides for each server of these clients whether to add it.
     pub(super) fn of(own: &Own, clients: &'a [Here]) -> Self {
         let mut imports = Self::default();
-        // A server that one client has turned off and another one uses is one that is used.
+        // If one client has disabled a server and another one uses it, it counts as used.
         for is_off in [false, true] {
             for here in clients {
                 for known in here.servers().iter().filter(|known| !known.is_host && known.is_off == is_off) {
@@ -109,12 +109,12 @@ impl<'a> Imports<'a> {
         Ok(())
     }
 
-    /// Finds the server of the config that this is, or that of another client.
+    /// Finds the same server in the config, or among those of the clients before.
     fn twin(&self, own: &Own, client: &Client, endpoint: Endpoint<'_>) -> Option<String> {
         let in_own = own.config.servers.iter().find(|server| same(endpoint, Endpoint { entry: None, server }));
         let is_twin = |added: &&Added| {
             let is_equal = added.server.transport == endpoint.server.transport;
-            // In one file, two entries that differ only in the values of variables are two servers.
+            // Within one file, two entries that differ only in the values of variables are two servers.
             same(endpoint, Endpoint { entry: Some(&added.entry), server: &added.server })
                 && (added.from != client || is_equal)
         };
@@ -133,13 +133,13 @@ impl<'a> Imports<'a> {
         found.ok_or_else(|| format!("the config has other servers called `{}` and `{}`", names[0], names[1]))
     }
 
-    /// Returns the changes that add those servers which are wanted.
+    /// Returns the changes that add the servers for which `wanted` is true.
     pub(super) fn changes(&self, wanted: impl Fn(&Added) -> bool) -> Vec<Change> {
         let put = |added: &Added| Change::Put { name: added.name.clone(), entry: added.entry.clone() };
         self.added.iter().filter(|added| wanted(added)).map(put).collect()
     }
 
-    /// Says what became of each server, if that is not obvious.
+    /// Returns what happens to each server, if that is not obvious.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for Met { client, known, name } in &self.met {
@@ -160,7 +160,7 @@ impl<'a> Imports<'a> {
     }
 }
 
-/// Returns the alias that a server of this name gets.
+/// Returns the alias for a server with this name.
 fn alias(name: &str) -> Option<String> {
     Server::new(name, Stdio::default()).ok().map(|server| server.alias.as_str().to_owned())
 }

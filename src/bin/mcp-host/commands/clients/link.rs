@@ -1,4 +1,4 @@
-//! `mcp-host link`, `unlink` and `export`: one entry in a client's file that leads to this host.
+//! `mcp-host link`, `unlink` and `export`: the one entry in a client's file that starts or connects to mcp-host.
 
 use mcp_host::config::clients::Folders;
 use mcp_host::config::edit::{self, Change};
@@ -103,9 +103,9 @@ pub(super) fn export(args: &Export, common: &Common, output: &Output) -> Result<
     Ok(Exit::Ok)
 }
 
-/// What a client's file needs.
+/// How a client's file has to change.
 pub(super) enum Entry {
-    /// Its entry is as it should be.
+    /// Its entry is right already.
     There,
     Refused(String),
     New(Box<Way>, Vec<Change>),
@@ -135,13 +135,13 @@ pub(super) fn entry(here: &Here, url: Option<&str>, own: &Own) -> Result<Entry, 
     Ok(Entry::New(Box::new(way), changes))
 }
 
-/// Returns the changes that take this host out of a client's file.
+/// Returns the changes that remove mcp-host from a client's file.
 fn out(here: &Here) -> Vec<Change> {
     let hosts = here.servers().iter().filter(|known| known.is_host);
     hosts.map(|known| Change::Remove { name: known.name.clone() }).collect()
 }
 
-/// Reports whether an entry is what `link` would write. A token in it stays as it is.
+/// Reports whether an entry is what `link` would write. A token in it is kept.
 fn is_as_written(known: &Known, here: &Here, way: &Way, own: &Own) -> bool {
     if way.wants_token(own) {
         let remote = known.server.as_ref().and_then(|server| match &server.transport {
@@ -161,7 +161,7 @@ fn is_as_written(known: &Known, here: &Here, way: &Way, own: &Own) -> bool {
     wanted.is_some_and(|wanted| known.entry.as_ref() == Ok(&wanted))
 }
 
-/// Says which clients have to be started again, and what else stands in the way.
+/// Lists the clients that have to be restarted, and what else prevents them from using mcp-host.
 pub(super) fn afterwards(linked: &[&Here], plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if !linked.is_empty() {

@@ -1,5 +1,5 @@
-//! `mcp-host clients`: the clients on this machine, which of them are linked, and which servers are started more than once.
-//! It starts nothing.
+//! `mcp-host clients`: the clients on this machine, which of them are linked, and which servers are started more than
+//! once. Starts nothing.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::report::{Exit, Failure};
 use crate::table::{Cell, Column, Table};
 use crate::text;
 
-/// What is known of the clients, as `--json` prints it.
+/// The report about the clients, as `--json` prints it.
 #[derive(Serialize)]
 struct Report {
     clients: Vec<Row>,
@@ -28,9 +28,9 @@ struct Row {
     file: String,
     /// `linked`, `not linked`, `no file`, `broken`.
     state: &'static str,
-    /// The servers beside this host.
+    /// The number of servers besides mcp-host.
     servers: Option<usize>,
-    /// How many tools the client takes at most.
+    /// The most tools that the client accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     most_tools: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,22 +83,22 @@ pub(super) fn run(common: &Common, is_of_user: bool, output: &Output) -> Result<
     Ok(Exit::Ok)
 }
 
-/// A client that is linked with this host.
+/// A client that is linked with mcp-host.
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Linked {
     pub(in crate::commands) name: &'static str,
     pub(in crate::commands) most_tools: Option<usize>,
 }
 
-/// What other commands want to know of the clients.
+/// What other commands need to know about the clients.
 #[derive(Debug)]
 pub(in crate::commands) struct Seen {
     pub(in crate::commands) linked: Vec<Linked>,
-    /// Servers that several programs start, and these programs.
+    /// Servers that several programs start, each with these programs.
     pub(in crate::commands) twice: Vec<(String, Vec<String>)>,
 }
 
-/// Looks at the clients on this machine; `None` if the user's own config cannot be read.
+/// Examines the clients on this machine; `None` if the user's own config cannot be read.
 pub(in crate::commands) fn seen(common: &Common) -> Option<Seen> {
     let common = Common { project: None, ..common.clone() };
     let own = Own::find(&common, common.config.is_empty()).ok()?;
@@ -136,7 +136,7 @@ fn row(here: &Here) -> Row {
     }
 }
 
-/// Finds the servers that more than one client starts, or a client beside this host.
+/// Finds the servers that several clients start, or that both a client and mcp-host start.
 fn twice(clients: &[Here], own: &Own) -> Vec<Twice> {
     let mut groups: Vec<(Endpoint<'_>, Twice)> = Vec::new();
     for server in own.config.servers.iter().filter(|server| server.disabled.is_none()) {

@@ -1,5 +1,5 @@
-//! `mcp-host migrate`: takes the servers of clients over, starts each once, links the clients, and takes out of their files
-//! what works here. What does not work stays in the client's file, and there alone.
+//! `mcp-host migrate`: copies the servers of clients, starts each once, links the clients, and removes from their files
+//! the servers that work here. A server that does not work stays in the client's file, and only there.
 
 use mcp_host::config::edit::{self, Change};
 use mcp_host::config::{Config, Transport};
@@ -21,11 +21,11 @@ use crate::servers;
 use crate::session::{Session, failure};
 use crate::text;
 
-/// What became of a server of the config when it was started once.
+/// The result of starting a server of the config once.
 #[derive(Debug)]
 struct Tried {
     name: String,
-    /// Why it does not work; `None` if it does, or wants a login.
+    /// Why the server does not work; `None` if it works or needs a login.
     why: Option<String>,
     wants_login: bool,
     tools: usize,
@@ -90,7 +90,7 @@ pub(super) async fn run(args: &Link, common: &Common, output: &Output) -> Result
     plan.carry_out("migrate", &args.of, output).await
 }
 
-/// Refuses, before anything is started, what could not be confirmed afterwards.
+/// Fails before anything is started if the user could not be asked to confirm afterwards.
 fn may_ask(how: &Move, output: &Output) -> Result<(), Failure> {
     if how.yes || how.dry_run || output.interactive() {
         return Ok(());
@@ -100,7 +100,7 @@ fn may_ask(how: &Move, output: &Output) -> Result<(), Failure> {
     Err(Failure::new(Exit::Denied, error).help(help))
 }
 
-/// Starts once each server that a client has.
+/// Starts each server that a client has, once.
 async fn attempt(own: &Own, imports: &Imports<'_>, output: &Output) -> Result<Vec<Tried>, Failure> {
     let text = own.text.as_deref().unwrap_or_default();
     let changes = imports.changes(|_| true);
@@ -125,7 +125,7 @@ async fn attempt(own: &Own, imports: &Imports<'_>, output: &Output) -> Result<Ve
     Ok(tried)
 }
 
-/// Takes out the servers that cannot be started as they are configured.
+/// Removes and returns the servers that cannot be started as configured.
 fn unusable(config: &mut Config) -> Vec<Tried> {
     let tried = config.servers.iter().filter_map(|server| {
         let why = server.unusable.as_ref()?.to_string();
@@ -142,7 +142,7 @@ fn outcome(status: &ServerStatus) -> Tried {
     Tried { name: status.name.clone(), why, wants_login, tools: status.tools }
 }
 
-/// Says how many processes there are fewer: `12 processes -> 4, 3 clients`.
+/// Describes how many processes are saved: `12 processes -> 4, 3 clients`.
 fn summary(moved: &[&Met<'_>], linked: &[&Here]) -> String {
     let clients = text::count(linked.len(), "client");
     let processes: Vec<&&Met<'_>> = moved.iter().filter(|met| met.known.is_process()).collect();
@@ -178,7 +178,7 @@ fn logins(tried: &[Tried]) -> Vec<String> {
         .collect()
 }
 
-/// Names the clients that take fewer tools than there are now.
+/// Returns a line for each client that accepts fewer tools than there are now.
 fn too_many(linked: &[&Here], tried: &[Tried]) -> Vec<String> {
     let tools: usize = tried.iter().map(|tried| tried.tools).sum();
     let over = linked.iter().filter_map(|here| Some((here.client, here.client.tools.filter(|most| *most < tools)?)));

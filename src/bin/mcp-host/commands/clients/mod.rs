@@ -1,7 +1,8 @@
 //! The commands about other MCP clients on this machine: `clients`, `import`, `export`, `link`, `unlink`, `migrate`.
 //!
-//! Each looks at the clients' files (`here.rs`), says what is to be done in each (`plan.rs`), shows that, asks, and writes
-//! all files as one edit, which `undo` takes back. A client whose file cannot be used is named, and the others go on.
+//! Each command reads the clients' files (`here.rs`), plans the changes (`plan.rs`), shows them, asks, and writes all
+//! files as one edit, which `undo` can undo. A client whose file cannot be used is reported, and the others are still
+//! changed.
 
 mod diff;
 mod here;

@@ -1,4 +1,4 @@
-//! The user's own config, which gets the servers of clients and which linked clients serve.
+//! The user's own config, into which clients' servers are copied and which linked clients use.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::commands::edits::target::Target;
 use crate::report::{Exit, Failure};
 use crate::servers;
 
-/// The config file, its text, and what it says.
+/// The config file, its text, and its parsed content.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) file: PathBuf,
@@ -37,7 +37,7 @@ impl Own {
         Ok(Self { file, request, text, config })
     }
 
-    /// Returns the config, of which there must be a file.
+    /// Returns the config. Fails if there is no file.
     pub(super) fn existing(common: &Common, is_of_user: bool) -> Result<Self, Failure> {
         let own = Self::find(common, is_of_user)?;
         if own.text.is_some() {
@@ -49,7 +49,7 @@ impl Own {
     }
 }
 
-/// Returns how a config is loaded with this text in place of the content of its file.
+/// Returns a request that loads the config with this text in place of its file's content.
 pub(super) fn with(request: &LoadRequest, text: &str) -> LoadRequest {
     let texts = request.files.iter().map(|file| (file.clone(), text.to_owned())).collect();
     LoadRequest { texts, ..request.clone() }

@@ -1,4 +1,4 @@
-//! What a command would write: the changes of each file. They are shown, the user is asked, and all is written as one edit.
+//! The changes that a command plans for each file. They are shown, the user is asked, and all are written as one edit.
 
 use std::path::PathBuf;
 
@@ -74,19 +74,19 @@ impl Planned {
     }
 }
 
-/// The changes of all files, and what has to be said beside them.
+/// The changes of all files, and what to tell the user about them.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) files: Vec<Planned>,
-    /// What is left alone, and why: a client, or a server of a client.
+    /// The clients and servers that are left unchanged, and why.
     pub(super) refused: Vec<Refused>,
-    /// What the user has to know, such as which clients to start again.
+    /// What the user should know, such as which clients to restart.
     pub(super) remarks: Vec<String>,
-    /// What was achieved, in one line.
+    /// The result in one line.
     pub(super) summary: String,
 }
 
-/// Something that is left alone.
+/// A client or server that is left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Refused {
     pub(super) client: &'static str,
@@ -125,17 +125,18 @@ struct File {
 }
 
 impl Plan {
-    /// Leaves a client alone.
+    /// Records that a client is left unchanged.
     pub(super) fn refuse(&mut self, client: &'static Client, why: impl Into<String>) {
         self.refused.push(Refused { client: client.id, server: None, why: why.into() });
     }
 
-    /// Leaves a server of a client alone.
+    /// Records that a server of a client is left unchanged.
     pub(super) fn refuse_server(&mut self, client: &'static Client, server: &str, why: impl Into<String>) {
         self.refused.push(Refused { client: client.id, server: Some(server.to_owned()), why: why.into() });
     }
 
-    /// Plans changes of a client's file. If they cannot be made, the client is left alone. Returns whether they can.
+    /// Plans changes of a client's file. If they cannot be made, the client is left unchanged. Returns whether they
+    /// can.
     pub(super) fn add(&mut self, here: &Here, own: &Own, changes: Vec<Change>) -> bool {
         match Planned::of_client(here, own, changes) {
             Ok(planned) => {
@@ -149,7 +150,7 @@ impl Plan {
         }
     }
 
-    /// Returns the text that a client's file gets.
+    /// Returns the text that a client's file will have.
     pub(super) fn text_of(&self, here: &Here) -> Option<&str> {
         let planned = self.files.iter().find(|planned| planned.client == Some(here.client))?;
         Some(&planned.new)
@@ -160,7 +161,8 @@ impl Plan {
         if !output.json {
             self.show(output)?;
         }
-        // Everything that could not be done is told, so the exit code says that it was not all.
+        // Everything that was left unchanged is reported, so the exit code says that the command was not fully
+        // successful.
         let code = if self.refused.is_empty() { Exit::Ok } else { Exit::Failed };
         if self.files.is_empty() {
             self.told(command, None, output)?;
@@ -202,7 +204,7 @@ impl Plan {
         Ok(code)
     }
 
-    /// Looks, after a second, whether clients that run have written over the edit.
+    /// Checks after a second whether running clients have overwritten the edit.
     async fn watch(&self, output: &Output) {
         let theirs: Vec<&Planned> = self.files.iter().filter(|planned| planned.client.is_some()).collect();
         if theirs.is_empty() {
@@ -210,7 +212,7 @@ impl Plan {
         }
         tokio::time::sleep(LOOK).await;
         for planned in theirs {
-            // A program writes its whole file, so one change stands for all.
+            // A client writes its whole file, so checking one change is enough.
             let is_link = |change: &&Change| matches!(change, Change::Add { .. });
             let target = Target { file: planned.file.clone(), request: planned.request.clone() };
             if let Some(change) = planned.changes.iter().find(is_link).or(planned.changes.first()) {

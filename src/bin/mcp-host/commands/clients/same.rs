@@ -1,4 +1,4 @@
-//! Whether two entries are about the same server: by what is started or called, not by name.
+//! Decides whether two entries are the same server, by what they start or connect to, not by name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use mcp_host::config::{Remote, Secret, Server, Stdio, Transport};
 use mcp_host::redact::looks_secret;
 use url::Url;
 
-/// An entry, in our words and as it is read.
+/// An entry in our format, and as parsed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Endpoint<'a> {
     pub(super) entry: Option<&'a Entry>,
     pub(super) server: &'a Server,
 }
 
-/// Reports whether two entries lead to the same server for the same account: the same program, arguments and names of
+/// Reports whether two entries are the same server with the same account: the same program, arguments and names of
 /// variables, or the same URL.
 pub(super) fn same(one: Endpoint<'_>, other: Endpoint<'_>) -> bool {
     if one.entry.is_some() && one.entry == other.entry {
@@ -41,7 +41,7 @@ fn remote(transport: &Transport) -> Option<&Remote> {
     }
 }
 
-/// Returns what of a URL tells one endpoint from another; `None` if it holds a variable without a value.
+/// Returns the parts of a URL that identify the endpoint; `None` if the URL contains a variable without a value.
 fn address(url: &Url) -> Option<(String, String, Option<String>)> {
     let is_known = url.host_str().is_some_and(|host| !host.ends_with(".invalid"));
     is_known.then(|| {
@@ -61,7 +61,7 @@ fn is_same_program(one: &Stdio, other: &Stdio) -> bool {
         && is_same_account(&one.env, &other.env)
 }
 
-/// Returns the path of a program, since one client may have the path and another the name.
+/// Returns the path of a program, because one client may have the path and another the name.
 fn program(stdio: &Stdio) -> PathBuf {
     let named = Path::new(&stdio.command);
     if named.components().count() > 1 {
@@ -72,7 +72,7 @@ fn program(stdio: &Stdio) -> PathBuf {
     found.unwrap_or_else(|| named.to_owned())
 }
 
-/// Reports whether no credential that both name has another value.
+/// Reports whether every credential that both entries name has the same value.
 fn is_same_account(one: &[(String, Secret)], other: &[(String, Secret)]) -> bool {
     let differs = |(name, value): &(String, Secret)| {
         let twin = other.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -1,4 +1,4 @@
-//! How a client reaches this host: what `link` writes into its file.
+//! How a client reaches mcp-host: the entry that `link` writes into its file.
 
 use std::path::Path;
 
@@ -11,22 +11,22 @@ use crate::commands::service;
 use crate::commands::token::mint;
 use crate::report::{Exit, Failure};
 
-/// An entry for a client, and what our own config has to say for it.
+/// An entry for a client, and the settings that our own config needs for it.
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) server: NewServer,
-    /// The hash of a token that was made for the client.
+    /// The hash of a token that was created for the client.
     pub(super) token: Option<BearerClient>,
     /// Whether the client starts a process, which joins the one daemon of the config.
     pub(super) is_process: bool,
 }
 
-/// What stands in place of a token that is not made yet.
+/// The placeholder for a token that is not created yet.
 const TOKEN: &str = "Bearer TOKEN";
 
 impl Way {
-    /// Decides how a client reaches this host. `url` is what the user gave, and may be empty for the address of the config,
-    /// which is taken by itself if the installed service serves that config.
+    /// Decides how a client reaches mcp-host. `url` is the user's choice; if it is empty, the address in the config is
+    /// used. That address is also used without a choice if the installed service serves the config.
     pub(super) fn to(client: &Client, url: Option<&str>, own: &Own) -> Result<Self, Failure> {
         let url = url.or_else(|| service::serves(&own.file).then_some(""));
         let Some(url) = url.filter(|_| client.takes_urls()) else { return Self::process(client, own) };
@@ -55,24 +55,25 @@ impl Way {
         if client.hides_home()
             && let Some(home) = own.request.home.as_ref().and_then(|home| home.to_str())
         {
-            // Without it the daemon is not found.
+            // Without HOME the process would not find the daemon.
             server.env.push(("HOME".to_owned(), home.to_owned()));
         }
         Ok(Self { server, token: None, is_process: true })
     }
 
-    /// Reports whether the host lets nobody in without a token.
+    /// Reports whether mcp-host requires a token.
     pub(super) fn wants_token(&self, own: &Own) -> bool {
         !self.is_process && matches!(own.config.host.auth, HostAuth::Bearer(_))
     }
 
-    /// Shows where a token will stand.
+    /// Shows where the token will be.
     pub(super) fn with_placeholder(mut self) -> Self {
         self.server.headers.push(("Authorization".to_owned(), TOKEN.to_owned()));
         self
     }
 
-    /// Makes a token for the client, which stands in its file. Fails if others could read it there.
+    /// Creates a token for the client and puts it into the entry. Fails if the token would not be safe in the client's
+    /// file.
     pub(super) fn with_token(mut self, client: &Client, file: &Path) -> Result<Self, Failure> {
         if let Some(why) = exposed(file) {
             let error = format!("its entry would hold a token, and {why}");
@@ -84,7 +85,7 @@ impl Way {
         Ok(self)
     }
 
-    /// Returns what our own config has to say for these ways.
+    /// Returns the changes of our own config that these entries need.
     pub(super) fn settings(ways: &[Self], own: &Own) -> Vec<Change> {
         let mut changes = Vec::new();
         if ways.iter().any(|way| way.is_process) && own.config.host.join != Some(Join::Start) {
@@ -98,7 +99,7 @@ impl Way {
     }
 }
 
-/// Returns the address at which `serve` serves this config.
+/// Returns the URL at which `serve` serves this config.
 fn address(own: &Own) -> String {
     let (host, scheme) = (&own.config.host, if own.config.host.tls.is_some() { "https" } else { "http" });
     let listen = match host.listen.ip() {
@@ -108,7 +109,7 @@ fn address(own: &Own) -> String {
     format!("{scheme}://{listen}/mcp")
 }
 
-/// Returns why a file is no place for a token; `None` if only its owner reads it.
+/// Returns why a file must not hold a token; `None` if only its owner can read it and it is in no git work tree.
 fn exposed(file: &Path) -> Option<String> {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let work_tree = file.ancestors().skip(1).find(|folder| folder.join(".git").exists());

@@ -1,5 +1,5 @@
-//! D01 to D04: the files, the variables and commands that they name, and the runtimes that these commands need; also as the
-//! installed service would see them.
+//! Checks D01 to D04: the files, the variables and commands that they name, and the runtimes that these commands need;
+//! also as the installed service would see them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::report::Failure;
 use crate::servers::state_directory;
 use crate::text::quoted;
 
-/// How long a runtime may take to tell its version.
+/// How long a runtime may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How far a file may be in the future: clocks of other machines differ a little.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);
@@ -33,7 +33,7 @@ pub(super) fn unread(failure: &Failure) -> Vec<Finding> {
     problems.map(|problem| Finding::fail(FILES, problem.to_string(), problem.help.as_ref().unwrap_or(&help))).collect()
 }
 
-/// Looks at the files themselves: entries that wait for approval, and times that tell of a wrong clock.
+/// Checks the files: entries that wait for approval, and modification times that suggest a wrong clock.
 pub(super) fn files(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for server in config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED)) {
@@ -54,7 +54,7 @@ pub(super) fn files(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// Looks at entries that cannot be used, which is nearly always a variable that is not set.
+/// Checks for entries that cannot be used, nearly always because a variable is not set.
 pub(super) fn variables(config: &Config, request: &LoadRequest) -> Vec<Finding> {
     let mut found = Vec::new();
     for server in config.servers.iter().filter(|server| server.disabled.is_none()) {
@@ -74,7 +74,7 @@ pub(super) fn variables(config: &Config, request: &LoadRequest) -> Vec<Finding> 
     found
 }
 
-/// Returns the processes to look at: also those of entries that lack something else than their command, such as a variable.
+/// Returns the processes to check, including those of entries with another problem, such as a missing variable.
 fn processes(config: &Config) -> impl Iterator<Item = (&Server, &Stdio)> {
     let is_whole = |stdio: &Stdio| {
         let mut words = std::iter::once(&stdio.command).chain(&stdio.args);
@@ -86,7 +86,7 @@ fn processes(config: &Config) -> impl Iterator<Item = (&Server, &Stdio)> {
     })
 }
 
-/// Looks for the command of each server, here and in the service.
+/// Looks for the command of each server, in this environment and in the service's.
 pub(super) fn commands(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (server, stdio) in processes(config) {
@@ -108,7 +108,7 @@ pub(super) fn commands(config: &Config) -> Vec<Finding> {
         };
         found.push(finding.of(&server.name));
     }
-    // A command that is missing here is told already.
+    // A command that is missing here is already reported.
     let mut fine = config.clone();
     fine.servers.retain(|server| !found.iter().any(|finding| finding.server.as_ref() == Some(&server.name)));
     let lacks = service::installed().map(|service| service.commands(&fine)).unwrap_or_default();
@@ -139,7 +139,7 @@ pub(super) async fn runtimes(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// The commands that start servers, and how to see whether what they need is there.
+/// The commands that start servers, and the command that shows whether what they need is installed.
 const RUNTIMES_OF: [(&str, &[&str]); 9] = [
     ("npx", &["node", "--version"]),
     ("node", &["node", "--version"]),

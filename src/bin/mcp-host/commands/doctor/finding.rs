@@ -1,4 +1,4 @@
-//! What a check finds.
+//! The result of a check.
 
 use serde::Serialize;
 
@@ -37,15 +37,15 @@ pub(super) const STATE: &str = "D13";
 pub(super) const PORT: &str = "D14";
 pub(super) const TWICE: &str = "D15";
 
-/// The checks that look at what the config says.
+/// The checks of the config's content.
 pub(super) const OF_CONFIG: [&str; 12] =
     [VARIABLES, COMMANDS, RUNTIMES, START, REVISION, LOGIN, TLS, NAMES, SCHEMAS, TOKENS, PORT, TWICE];
 
-/// How bad it is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// There was nothing to look at.
+    /// There was nothing to check.
     Unchecked,
     Ok,
     Warn,
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// Something that is wrong, and what to do about it.
+/// A problem, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     #[serde(skip)]
@@ -84,13 +84,13 @@ impl Finding {
         Self { verdict: Verdict::Warn, ..Self::fail(check, what, help) }
     }
 
-    /// Says which server it is about.
+    /// Sets the server that the finding is about.
     pub(super) fn of(mut self, server: &str) -> Self {
         self.server = Some(server.to_owned());
         self
     }
 
-    /// Returns the server that cannot be started because of it.
+    /// Returns the server that cannot be started because of this problem.
     pub(super) fn broken(&self) -> Option<&str> {
         self.server.as_deref().filter(|_| self.verdict == Verdict::Fail)
     }

@@ -1,4 +1,4 @@
-//! D12 to D15: processes that were left behind, the state folder, the port, the service, and what clients start.
+//! Checks D12 to D15: leftover processes, the state directory, the port, the service, and what clients start.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::commands::service;
 use crate::servers::state_directory;
 use crate::text;
 
-/// Tries to write into the folder that keeps logins, approvals and backups.
+/// Checks that the folder with logins, approvals and backups can be written.
 pub(super) fn state_folder() -> Vec<Finding> {
     let Some(folder) = state_directory() else {
         let what = "this user has no home directory, so logins and approvals are not kept";
@@ -25,7 +25,7 @@ pub(super) fn state_folder() -> Vec<Finding> {
     let written =
         fs::create_dir_all(&folder).and_then(|()| fs::write(&probe, b"")).and_then(|()| fs::remove_file(&probe));
     if !was_there {
-        // Nothing is changed by a look.
+        // The check leaves nothing behind.
         let _ = fs::remove_dir(&folder);
     }
     match written {
@@ -50,7 +50,7 @@ fn others_may_write(_: &std::path::Path) -> Option<Finding> {
     None
 }
 
-/// Finds locked trees that no config, no lock and no edit refers to: `update` and `remove` leave those of which they cannot tell.
+/// Finds locked trees that no config, lock or edit refers to. `update` and `remove` leave them if that is not certain.
 pub(super) async fn trees() -> Vec<Finding> {
     let Some(folder) = state_directory() else { return Vec::new() };
     let unused = install::unused(Edits::of(&folder).folder().to_owned()).await;
@@ -60,7 +60,7 @@ pub(super) async fn trees() -> Vec<Finding> {
     vec![Finding::warn(STATE, what, format!("rm -r {}", trees.join(" ")))]
 }
 
-/// Checks whether `serve` could listen where the config says.
+/// Checks whether `serve` could listen on the config's address.
 pub(super) fn port(config: &Config) -> Vec<Finding> {
     let listen = config.host.listen;
     if listen.port() == 0 || admin::serving(listen).is_some() {
@@ -78,7 +78,7 @@ pub(super) fn port(config: &Config) -> Vec<Finding> {
     }
 }
 
-/// Looks at the service, if one is installed.
+/// Checks the service, if one is installed.
 pub(super) async fn service() -> Vec<Finding> {
     let Some(state) = service::state().await.filter(|state| !state.files.is_empty()) else { return Vec::new() };
     if let Some(program) = state.missing {
@@ -91,7 +91,7 @@ pub(super) async fn service() -> Vec<Finding> {
     vec![Finding::warn(PORT, format!("the service is {}", state.active), "mcp-host service status")]
 }
 
-/// Tells which servers several programs start.
+/// Returns a finding for each server that several programs start.
 pub(super) fn twice(seen: &Seen) -> Vec<Finding> {
     let tell = |(server, by): &(String, Vec<String>)| {
         let what = format!("`{server}` is started by {}", by.join(", "));
@@ -100,7 +100,7 @@ pub(super) fn twice(seen: &Seen) -> Vec<Finding> {
     seen.twice.iter().map(tell).collect()
 }
 
-/// Finds processes that carry the mark of a host whose guard has ended: nothing will end them.
+/// Finds processes with the mark of a host whose guard has ended: nothing will end these processes.
 #[cfg(unix)]
 pub(super) async fn orphans() -> Vec<Finding> {
     let found = tokio::task::spawn_blocking(mcp_host::orphans).await.unwrap_or_default();

@@ -1,7 +1,8 @@
-//! `mcp-host doctor`: looks for what is wrong, from the files to the clients, and names one command for each.
+//! `mcp-host doctor`: looks for problems, from the files to the clients, and suggests one command for each.
 //!
-//! `configured.rs` looks at what the config says, `started.rs` starts the servers that it can, `machine.rs` looks at the rest.
-//! A server with a fault is left out of all later checks: one fault is told once. **Invariant:** nothing is changed.
+//! `configured.rs` checks the config, `started.rs` starts the servers that can be started, `machine.rs` checks the
+//! rest. A server with a problem is left out of all later checks, so each problem is reported once. **Invariant:**
+//! nothing is changed.
 
 mod configured;
 mod finding;
@@ -20,7 +21,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::Plan;
 use crate::text;
 
-/// What was found, as `--json` prints it.
+/// All findings, as `--json` prints them.
 #[derive(Serialize)]
 struct Report<'a> {
     ok: bool,
@@ -57,7 +58,7 @@ pub(super) async fn run(args: &Doctor, common: &Common, output: &Output) -> Resu
     tell(&found, is_config_there, output)
 }
 
-/// Looks at all that a config which can be read leads to.
+/// Runs the checks that need a readable config.
 async fn look(plan: Plan, common: &Common, found: &mut Vec<Finding>, output: &Output) -> Result<(), Failure> {
     let request = plan.same_files();
     found.extend(configured::files(&plan.config));

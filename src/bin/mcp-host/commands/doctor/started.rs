@@ -1,4 +1,4 @@
-//! D05 to D11: each server started once, and what it lists.
+//! Checks D05 to D11: starts each server once, and examines what it lists.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::text::{self, quoted};
 
 /// A start that takes longer than this makes clients wait.
 const SLOW: u64 = 10_000;
-/// Claude Code and others put their own prefix before a name and take 64 characters in all.
+/// The longest name for Claude Code and others: they add their own prefix, and allow 64 characters in total.
 const LONGEST: usize = 64;
 const PREFIX: &str = "mcp__mcp-host__";
-/// Revisions that clients give up.
+/// The revision that clients are dropping.
 const OLD: &str = "2024-11-05";
 
 pub(super) async fn look(
@@ -59,7 +59,7 @@ pub(super) async fn look(
     Ok(found)
 }
 
-/// Checks whether the login that a server wants would work: all steps that change nothing are taken.
+/// Checks whether a login to the server would work, by all steps that change nothing.
 async fn login(session: &Session<'_>, status: &ServerStatus, again: &str) -> Finding {
     let name = &status.name;
     let help = format!("mcp-host login {}{again}", quoted(name));
@@ -77,7 +77,7 @@ async fn login(session: &Session<'_>, status: &ServerStatus, again: &str) -> Fin
     finding.of(name)
 }
 
-/// Judges the one start of a server.
+/// Judges the start of a server.
 fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
     let name = &status.name;
     let closer = format!("mcp-host check {} --connect{again}", quoted(name));
@@ -113,7 +113,7 @@ fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
     found
 }
 
-/// Tells the hosts that a server's sandbox refused.
+/// Returns a finding about the hosts that a server's sandbox refused.
 fn refused(status: &ServerStatus) -> Option<Finding> {
     let hosts: Vec<&str> = status.refused_hosts.keys().map(String::as_str).collect();
     let what = format!("the sandbox of `{}` refused {}", status.name, hosts.join(", "));
@@ -121,7 +121,7 @@ fn refused(status: &ServerStatus) -> Option<Finding> {
     (!hosts.is_empty()).then(|| Finding::warn(START, what, help).of(&status.name))
 }
 
-/// Judges the names and the number of all tools by what clients take.
+/// Compares the names and the number of all tools with what clients accept.
 fn names(session: &Session<'_>, linked: &[Linked], again: &str) -> Vec<Finding> {
     let catalog = session.host.catalog();
     let mut found = Vec::new();

@@ -13,10 +13,10 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// The name that stands for an entry on standard input.
+/// The name that means that the entry is on standard input.
 pub(super) const PASTED: &str = "-";
 
-/// What the server has, as `--json` prints it.
+/// The added server, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
@@ -26,7 +26,7 @@ struct Told<'a> {
     state: Option<StateName>,
     tools: Option<usize>,
     ready_after_ms: Option<u64>,
-    /// Tokens of the definitions, by their size.
+    /// The estimated number of tokens of its definitions.
     tokens: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     let mut preview = write::preview(&target, std::slice::from_ref(&change))?;
     if !args.secret.is_empty() {
         secrets::ask(args, output).await?;
-        // It is read again, with what the keyring has now.
+        // The config is read again, because the keyring now has the secrets.
         preview.after = None;
     }
     let (config, request) = attempt::approved(preview, &target, &args.name)?;
@@ -85,7 +85,7 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
     let usage = |error: String, help: &str| Failure::new(Exit::Usage, error).help(help);
     let pair = |text: &str, sign: char, help: &str| match text.split_once(sign) {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim_start().to_owned())),
-        // The word may be a secret without its key.
+        // The word may itself be a secret whose key is missing, so it is not shown.
         _ => Err(usage(format!("one word has no key and no `{sign}`"), help)),
     };
     if args.url.is_none() && args.command.is_empty() {
@@ -108,7 +108,7 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
         let error = "a URL is reached by http or sse, and a command by stdio".to_owned();
         return Err(usage(error, "leave out --transport: it is found out at the start"));
     }
-    // A relative folder would start elsewhere in another working directory.
+    // A relative folder would mean another one in another working directory.
     let cwd = args.cwd.as_ref().map(|cwd| match cwd.starts_with('~') || cwd.contains("${") {
         true => cwd.clone(),
         false => std::path::absolute(cwd).map_or_else(|_| cwd.clone(), |path| path.to_string_lossy().into_owned()),

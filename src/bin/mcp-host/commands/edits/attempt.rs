@@ -16,7 +16,7 @@ use crate::servers::{self, Plan};
 use crate::session::{Session, failure, look_closer};
 use crate::text;
 
-/// What came of the start.
+/// The result of the start.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct Tried {
     pub(in crate::commands) state: Option<StateName>,
@@ -25,12 +25,12 @@ pub(in crate::commands) struct Tried {
     pub(in crate::commands) tokens: usize,
     /// The definitions of its tools, by their names.
     pub(in crate::commands) definitions: BTreeMap<String, String>,
-    /// The login that is missing.
+    /// Set if the server needs a login first.
     pub(in crate::commands) wants: Option<Failure>,
 }
 
 impl Tried {
-    /// Says what a server has: `9 tools, 640 ms, ~2.1k tokens`.
+    /// Describes the server: `9 tools, 640 ms, ~2.1k tokens`.
     pub(in crate::commands) fn told(&self) -> String {
         let mut parts = vec![text::count(self.tools, "tool")];
         parts.extend(self.ready_after_ms.map(text::duration));
@@ -46,7 +46,7 @@ fn thousands(count: usize) -> String {
     }
 }
 
-/// Returns the config with the new entry, which in a project's file counts as approved: the user has just typed it.
+/// Returns the config with the new entry. In a project's file the entry counts as approved: the user has just typed it.
 pub(in crate::commands) fn approved(
     preview: Preview,
     target: &Target,
@@ -79,7 +79,7 @@ pub(in crate::commands) async fn start(
     output: &Output,
 ) -> Result<Tried, Failure> {
     config.servers.retain(|server| server.name == name);
-    // The server is in no config yet, so nothing else could look at it.
+    // The server is not in a config yet, so commands that show more about it would not find it.
     let closer = look_closer(name, "");
     let wanted = |failure: Failure| failure.without_help(&closer);
     if let Some(unusable) = check::unusable(&config) {

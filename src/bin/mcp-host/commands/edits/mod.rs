@@ -1,4 +1,5 @@
-//! The commands that edit the config. Each edit is proven before it is written, kept for `undo`, and told in one line.
+//! The commands that edit the config. Each edit is proven before it is written, recorded for `undo`, and reported in
+//! one line.
 
 mod add;
 pub(super) mod attempt;

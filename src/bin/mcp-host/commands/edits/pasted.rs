@@ -1,5 +1,5 @@
-//! `mcp-host add -`: servers as JSON or as an install link, from standard input. Somebody else wrote them, so they are shown
-//! whole, and the user is asked before anything starts.
+//! `mcp-host add -`: adds servers given as JSON or as an install link on standard input. They may come from anyone, so
+//! they are shown in full, and the user is asked before anything starts.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
@@ -24,7 +24,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// How much is read: more is no entry.
+/// The most bytes to read: no entry is longer.
 const MOST: u64 = 1024 * 1024;
 
 /// What was added, as `--json` prints it.
@@ -48,19 +48,19 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     Box::pin(take(found, &target, &how, output)).await
 }
 
-/// How servers are taken that somebody else wrote.
+/// How to add servers that someone else wrote.
 pub(in crate::commands) struct How {
-    /// Without a question.
+    /// Whether not to ask.
     pub(in crate::commands) yes: bool,
-    /// Without a start.
+    /// Whether not to start the servers first.
     pub(in crate::commands) no_check: bool,
-    /// Secrets in plain text, too.
+    /// Whether to allow secrets in plain text.
     pub(in crate::commands) plain: bool,
-    /// The command, for help.
+    /// The command, for help texts.
     pub(in crate::commands) command: &'static str,
 }
 
-/// Shows servers, asks, starts each once, and writes them.
+/// Shows the servers, asks, starts each once, and writes them.
 pub(in crate::commands) async fn take(
     found: Vec<(String, Entry)>,
     target: &Target,
@@ -74,7 +74,7 @@ pub(in crate::commands) async fn take(
     if !args.yes && !is_wanted(args.command, output).await? {
         return Err(Failure::new(Exit::Denied, "nothing was written"));
     }
-    // All are started before the first is written.
+    // All servers are started before the first one is written.
     let mut tried = Vec::new();
     for (name, entry) in &found {
         let change = Change::Put { name: name.clone(), entry: entry.clone() };
@@ -125,7 +125,7 @@ async fn stdin() -> Result<String, Failure> {
     text.map_err(|error| Failure::new(Exit::Usage, format!("standard input cannot be read: {error}")).help(FORMS))
 }
 
-/// Asks. Standard input has been read to its end, so the terminal itself is asked.
+/// Asks the user, at the terminal itself, because standard input has been read to its end.
 async fn is_wanted(command: &str, output: &Output) -> Result<bool, Failure> {
     const QUESTION: &str = "Start this once, and add it? [y/N]";
     if output.interactive() {
@@ -154,7 +154,7 @@ fn wrong(what: &str) -> Failure {
     Failure::new(Exit::Usage, format!("the input has {what}")).help(FORMS)
 }
 
-/// Reads the servers of a text: JSON, or an install link.
+/// Parses servers from JSON or from an install link.
 pub(in crate::commands) fn servers(text: &str) -> Result<Vec<(String, Entry)>, Failure> {
     let text = text.trim();
     if text.is_empty() {
@@ -182,7 +182,7 @@ fn config(text: &str) -> Result<String, Failure> {
         {
             named(entry, None)
         }
-        // A config, also with comments.
+        // The text is a config, possibly with comments.
         _ => Ok(text.to_owned()),
     }
 }
@@ -194,7 +194,7 @@ fn named(mut entry: Map<String, Value>, name: Option<String>) -> Result<String, 
     Ok(json!({ "mcpServers": { name: entry } }).to_string())
 }
 
-/// Reads an install link: of Cursor (`config` in base64), or of VS Code (JSON, percent-encoded).
+/// Reads an install link: Cursor's (`config` in base64), or VS Code's (JSON, percent-encoded).
 fn of_link(text: &str, may_lead: bool) -> Result<String, Failure> {
     let link = Url::parse(text).map_err(|_| wrong("neither JSON nor a link"))?;
     let pair = |name: &str| link.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
@@ -216,13 +216,13 @@ fn of_link(text: &str, may_lead: bool) -> Result<String, Failure> {
     if config.starts_with('{') {
         return named(object(&config)?, Some(name));
     }
-    // In a query, a `+` that was not encoded is read as a space.
+    // A `+` that was not percent-encoded in the query is read as a space.
     let config = config.replace(' ', "+");
     let decoded = decode(&config).ok_or_else(|| wrong("a link without a server"))?;
     named(object(&decoded)?, Some(name))
 }
 
-/// Reads a link of Goose: a command with its arguments, or a URL.
+/// Reads Goose's install link: a command with its arguments, or a URL.
 fn of_goose(link: &Url) -> Result<String, Failure> {
     let all = |name: &str| -> Vec<String> {
         link.query_pairs().filter(|(key, _)| key == name).map(|(_, value)| value.into_owned()).collect()
@@ -234,7 +234,7 @@ fn of_goose(link: &Url) -> Result<String, Failure> {
         (Some(command), None) => {
             entry.insert("command".to_owned(), json!(command));
             entry.insert("args".to_owned(), json!(all("arg")));
-            // What Goose writes there is what a variable is for, not its value.
+            // In these links, the text after a variable's name describes the variable; it is not its value.
             let names = all("env").into_iter().filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()));
             let env: Map<String, Value> = names.map(|name| (name.clone(), json!(format!("${{env:{name}}}")))).collect();
             if !env.is_empty() {

@@ -1,4 +1,4 @@
-//! Secrets of a new server: asked for without echo and kept in the keyring, or refused in plain text.
+//! Secrets of a new server: either asked for without echo and stored in the keyring, or refused in plain text.
 
 use console::Term;
 use mcp_host::auth::keep_secret;
@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// Adds to the entry a reference to each secret of `--secret`.
+/// Adds a reference to the entry for each secret named by `--secret`.
 ///
 /// # Errors
-/// When there is no terminal to ask for their values.
+/// Fails if there is no terminal at which to ask for the values.
 pub(super) fn refer(args: &Add, server: &mut NewServer, output: &Output) -> Result<(), Failure> {
     if let Some(key) = args.secret.first()
         && !output.interactive()
@@ -30,7 +30,7 @@ pub(super) fn refer(args: &Add, server: &mut NewServer, output: &Output) -> Resu
     Ok(())
 }
 
-/// Asks for these secrets, and puts them into the keyring.
+/// Asks for these secrets, and stores them in the keyring.
 pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
     for key in &args.secret {
         output.ask(&format!("{key}:"));
@@ -52,7 +52,7 @@ pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts a secret of a server into the keyring.
+/// Stores a secret of a server in the keyring.
 pub(in crate::commands) async fn keep(server: &str, key: &str, secret: &str) -> Result<(), Failure> {
     let (name, secret) = (entry(server, key), secret.to_owned());
     let stored = tokio::task::spawn_blocking(move || keep_secret(&name, &secret)).await;
@@ -64,7 +64,7 @@ pub(in crate::commands) async fn keep(server: &str, key: &str, secret: &str) -> 
     }
 }
 
-/// Returns the name under which the keyring keeps a secret of a server.
+/// Returns the name of a server's secret in the keyring.
 fn entry(server: &str, key: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     format!("{}/{}", server.chars().map(plain).collect::<String>(), key.chars().map(plain).collect::<String>())
@@ -79,12 +79,12 @@ fn reference(name: &str) -> String {
     format!("${{keyring:{name}}}")
 }
 
-/// Refuses secrets that would stand in the file as they are.
+/// Refuses secrets that would be written into the file in plain text.
 pub(super) fn refuse_plain(server: &NewServer, name: &str, config: &Config) -> Result<(), Failure> {
     let is_literal = |value: &str| !value.contains("${") && looks_secret(value);
     let pairs = server.env.iter().chain(&server.headers);
     let mut found: Vec<String> = pairs.filter(|(_, value)| is_literal(value)).map(|(key, _)| key.clone()).collect();
-    // What `check` calls a written secret is one here, too.
+    // A value that `check` reports as a written secret counts as one here, too.
     let written = config.notes.iter().filter(|note| note.server.as_deref() == Some(name));
     let written = written.filter(|note| note.message == "a secret is written in this file");
     for field in written.filter_map(|note| note.field.as_deref()).flat_map(|fields| fields.split(", ")) {

@@ -1,4 +1,4 @@
-//! `mcp-host list` and `mcp-host get`: what the config has. They start nothing.
+//! `mcp-host list` and `mcp-host get`: show the content of the config. They start nothing.
 
 use mcp_host::config::edit;
 use mcp_host::config::{NOT_APPROVED, Server};
@@ -77,7 +77,7 @@ pub(super) async fn list(common: &Common, is_of_user: bool, output: &Output) -> 
     Ok(Exit::Ok)
 }
 
-/// Loads the config that is meant: the one that all commands read, unless `--user` or `--project` names another.
+/// Loads the config: the one that all commands use, unless `--user` or `--project` names another.
 fn plan(common: &Common, is_of_user: bool) -> Result<Plan, Failure> {
     let names_here = common.config.is_empty() && common.project.is_some();
     if !is_of_user && !names_here {
@@ -107,7 +107,7 @@ fn cells(row: &Row) -> [Cell; 5] {
 
 pub(super) fn get(name: &str, common: &Common, is_of_user: bool, output: &Output) -> Result<Exit, Failure> {
     let target = match plan(common, is_of_user) {
-        // The file that the entry comes from.
+        // The file that contains the entry.
         Ok(plan) => {
             let file = plan.server(name)?.source.file.clone();
             let project =

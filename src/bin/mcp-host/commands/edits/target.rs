@@ -1,5 +1,5 @@
-//! Which file a command edits: the one that `--config` names, else the one of `$MCP_HOST_CONFIG`, else the user's own. Where
-//! the working directory has a config, which the other commands read, the user has to say which one is meant.
+//! Which file a command edits: the one named by `--config`, else the one in `$MCP_HOST_CONFIG`, else the user's own. If
+//! the working directory has a config, which the other commands read, the user has to choose.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::text::quoted;
 /// The names of a project's config.
 const NAMES: [&str; 2] = ["mcp-host.json", "mcp-host.toml"];
 
-/// A config file to edit, and how the config with it is loaded.
+/// A config file to edit, and the request that loads the config it belongs to.
 #[derive(Debug)]
 pub(in crate::commands) struct Target {
     pub(in crate::commands) file: PathBuf,
@@ -24,7 +24,7 @@ pub(in crate::commands) struct Target {
 }
 
 impl Target {
-    /// Finds the file that has an entry.
+    /// Finds the file with an entry.
     pub(in crate::commands) fn of_entry(common: &Common, is_of_user: bool, name: &str) -> Result<Self, Failure> {
         let target = Self::find(common, is_of_user, Some(name))?;
         if !target.file.exists() {
@@ -33,7 +33,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Finds the file that gets an entry.
+    /// Finds the file for a new entry.
     pub(in crate::commands) fn of_new(common: &Common, is_of_user: bool) -> Result<Self, Failure> {
         Self::find(common, is_of_user, None)
     }
@@ -42,7 +42,7 @@ impl Target {
         let request = request(common, is_of_user)?;
         let file = match (request.files.as_slice(), name) {
             ([file], _) => file.clone(),
-            // Of several files the later one counts.
+            // If several files have the entry, the last one counts.
             (files, Some(name)) => {
                 let has = |file: &&PathBuf| {
                     let text = edits::read(file).ok().flatten().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-/// Returns the failure for a server that none of several files has.
+/// Returns the failure for a server that is in none of several files.
 fn in_none(files: &[PathBuf], request: &LoadRequest, name: &str) -> Failure {
     let names = |file: &PathBuf| {
         let text = edits::read(file).ok().flatten().unwrap_or_default();
@@ -77,7 +77,7 @@ fn in_none(files: &[PathBuf], request: &LoadRequest, name: &str) -> Failure {
     unknown(name, &known)
 }
 
-/// Returns how the config that is meant is loaded: its files, and whether they are a project's.
+/// Returns the request that loads the chosen config: its files, and whether they belong to a project.
 pub(in crate::commands) fn request(common: &Common, is_of_user: bool) -> Result<LoadRequest, Failure> {
     let mut request = servers::request(common, None);
     if !request.files.is_empty() {
@@ -85,7 +85,7 @@ pub(in crate::commands) fn request(common: &Common, is_of_user: bool) -> Result<
     }
     let project = request.project_directory.take();
     let folder = match &project {
-        // Approvals are kept by the whole path.
+        // Approvals are stored under absolute paths.
         Some(named) if named != Path::new(HERE) => {
             Some(named.canonicalize().or_else(|_| std::path::absolute(named)).unwrap_or_else(|_| named.clone()))
         }

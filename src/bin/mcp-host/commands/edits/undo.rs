@@ -1,4 +1,4 @@
-//! `mcp-host undo`: takes edits of a config back.
+//! `mcp-host undo`: undoes edits of a config.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,11 +20,11 @@ use crate::text;
 #[derive(Serialize)]
 struct Row {
     edit: u64,
-    /// In seconds since 1970.
+    /// When it was made, in seconds since 1970.
     at: u64,
     what: String,
     files: Vec<String>,
-    /// Whether it can be taken back.
+    /// Whether it can be undone.
     stands: bool,
 }
 
@@ -81,7 +81,7 @@ fn how(file: &UndoneFile) -> &'static str {
     if file.is_exact { "is as before it" } else { "was changed since, and only this edit is taken back" }
 }
 
-/// Keeps entries of a project approved that were approved until now.
+/// Keeps entries of a project approved that were approved before the undo.
 async fn stay_approved(file: &UndoneFile, request: &LoadRequest) -> Result<(), Failure> {
     let UndoneFile { part, was, text, .. } = file;
     let (Some(was), Some(text)) = (was, text) else { return Ok(()) };
@@ -155,7 +155,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns an edit in words, such as `removed files`, or `migrate`.
+/// Describes an edit, such as `removed files`, or `migrate`.
 fn said(record: &Record) -> String {
     let all = record.parts.iter().flat_map(|part| &part.done);
     match &record.command {
@@ -165,7 +165,7 @@ fn said(record: &Record) -> String {
     }
 }
 
-/// Returns the edit that took one back in words.
+/// Describes the edit that undid another one.
 fn reversed(record: &Record) -> String {
     let all = record.parts.iter().flat_map(|part| &part.done);
     match &record.command {

@@ -1,5 +1,5 @@
-//! Makes an edit: checks whether the config is read as well with it as without it, writes it, and keeps what the user has
-//! approved of a project approved.
+//! Makes an edit: checks that the config can still be read with it, writes it, and keeps approved what the user has
+//! approved of a project.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::report::{Exit, Failure};
 use crate::servers::{self, state_directory};
 use crate::text;
 
-/// How often to begin again when another program writes the file at the same time.
+/// How often to start again if another program writes the file at the same time.
 const TRIES: usize = 20;
-/// When to check whether another program has written over the edit.
+/// When to check whether another program has overwritten the edit.
 pub(in crate::commands) const LOOK: Duration = Duration::from_secs(1);
 
 /// An edit, as `--json` prints it.
@@ -31,7 +31,7 @@ struct Told<'a> {
     file: String,
 }
 
-/// What an edit would make of the file and of the config.
+/// The result that an edit would have for the file and for the config.
 pub(in crate::commands) struct Preview {
     seen: Option<String>,
     pub(in crate::commands) edited: Edited,
@@ -41,7 +41,7 @@ pub(in crate::commands) struct Preview {
     pub(in crate::commands) after: Option<Config>,
 }
 
-/// Makes an edit of an entry, and tells it.
+/// Makes an edit of an entry, and reports it.
 pub(super) async fn run(target: &Target, change: Change, output: &Output) -> Result<Exit, Failure> {
     refuse_below()?;
     let text = target.text()?.unwrap_or_default();
@@ -55,7 +55,7 @@ pub(super) async fn run(target: &Target, change: Change, output: &Output) -> Res
     Ok(Exit::Ok)
 }
 
-/// Refuses to edit for a server: what adds a program is typed by a person.
+/// Refuses edits by a process that a server started: only a person may add programs to the config.
 pub(in crate::commands) fn refuse_below() -> Result<(), Failure> {
     if !pins::is_below_a_host() {
         return Ok(());
@@ -66,13 +66,13 @@ pub(in crate::commands) fn refuse_below() -> Result<(), Failure> {
 
 pub(in crate::commands) fn edits() -> Result<Edits, Failure> {
     let directory = state_directory().ok_or_else(|| {
-        let error = "there is no directory to keep what was there before an edit";
+        let error = "there is no directory for backups of edited files";
         Failure::new(Exit::Failed, error).help("set HOME or XDG_STATE_HOME")
     })?;
     Ok(Edits::of(&directory))
 }
 
-/// Looks at what an edit would do. Writes nothing.
+/// Checks what an edit would do. Writes nothing.
 pub(in crate::commands) fn preview(target: &Target, changes: &[Change]) -> Result<Preview, Failure> {
     let seen = target.text()?;
     let (text, done) = edit_all(seen.as_deref().unwrap_or_default(), &target.file, &target.request, changes)
@@ -80,7 +80,7 @@ pub(in crate::commands) fn preview(target: &Target, changes: &[Change]) -> Resul
     let edited = Edited { text, name: done.last().map(|done| done.name.clone()).unwrap_or_default() };
     let before = seen.as_ref().and_then(|seen| load(&target.request, &target.file, seen).ok());
     let after = load(&target.request, &target.file, &edited.text);
-    // An edit may mend a config that cannot be read, but must not break one.
+    // An edit may repair a config that cannot be read, but must not break one.
     if let Err(error) = &after
         && (before.is_some() || seen.is_none())
     {
@@ -92,19 +92,20 @@ pub(in crate::commands) fn preview(target: &Target, changes: &[Change]) -> Resul
     Ok(Preview { seen, edited, before, after: after.ok() })
 }
 
-/// Loads a config with `text` in place of the content of `file`. Approvals are judged by `text`, even if somebody changes
-/// the file meanwhile.
+/// Loads a config with `text` in place of the content of `file`. Approvals are also judged by `text`, even if the file
+/// is changed meanwhile.
 pub(in crate::commands) fn load(request: &LoadRequest, file: &Path, text: &str) -> Result<Config, config::Error> {
     let texts = vec![(file.to_owned(), text.to_owned())];
     servers::load(&LoadRequest { texts, ..request.clone() })
 }
 
-/// Makes one change, again if the file changes meanwhile.
+/// Makes one change, and starts again if the file changes meanwhile.
 pub(in crate::commands) async fn make(target: &Target, change: &Change) -> Result<(Made, Preview), Failure> {
     make_all(target, None, std::slice::from_ref(change)).await
 }
 
-/// Makes changes of one server as one edit, again if the file changes meanwhile. `command` names the edit in the journal.
+/// Makes several changes of one server as one edit, and starts again if the file changes meanwhile. `command` names the
+/// edit in the journal.
 pub(in crate::commands) async fn make_all(
     target: &Target,
     command: Option<&str>,
@@ -174,18 +175,18 @@ fn tell(target: &Target, change: &Change, made: &Made, output: &Output) -> Resul
     Ok(())
 }
 
-/// Tells how an edit is taken back.
+/// Prints how to undo an edit.
 pub(in crate::commands) fn way_back(id: u64, output: &Output) {
     output.remark(&format!("mcp-host undo {id} takes it back"));
 }
 
-/// Returns a file as people are shown it.
+/// Returns the path of a file in the form that is shown to people.
 pub(in crate::commands) fn shown(file: &Path) -> String {
     let path = file.display().to_string();
     text::line(&path).into_owned()
 }
 
-/// Looks, after a second, whether the client that owns the file has written over the edit.
+/// Checks after a second whether the client that owns the file has overwritten the edit.
 pub(in crate::commands) async fn watch(target: &Target, change: &Change, output: &Output) {
     let file = target.file.clone();
     let is_ours = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("mcp-host."))
@@ -197,11 +198,11 @@ pub(in crate::commands) async fn watch(target: &Target, change: &Change, output:
     look(target, change, output);
 }
 
-/// Says whether another program has written a file without the change.
+/// Warns if another program has written the file without the change.
 pub(in crate::commands) fn look(target: &Target, change: &Change, output: &Output) {
     let file = target.file.clone();
     let Ok(Some(text)) = target.text() else { return };
-    // The edit is in the text if it cannot be made again.
+    // If the change can be made again, the file has lost it.
     let is_gone = match change {
         Change::Add { name, .. } | Change::Put { name, .. } => !config::edit::has(&text, &file, &target.request, name),
         _ => edit(&text, &file, &target.request, change).is_ok(),

@@ -1,4 +1,4 @@
-//! `mcp-host check --locked`: starts the locked servers, and says how what they list differs from the lock.
+//! `mcp-host check --locked`: starts the locked servers, and shows how what they list differs from the lock.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn outside(lock: &config::Lock, servers: &[Server], one: Option<&str>) -> Vec<St
     gone.map(|alias| format!("server `{alias}` is in the lock, and not in the config")).collect()
 }
 
-/// Compares one server. Former texts are in the folder that `lock --definitions` wrote, or in the user's record.
+/// Compares one server. Former texts come from the folder that `lock --definitions` wrote, or from the user's record.
 async fn compared(server: &Server, stated: &[Stated], directory: Option<&Path>) -> Vec<Unlocked> {
     let Some(locked) = &server.locked else { return Vec::new() };
     let texts = directory.and_then(|directory| std::fs::read_to_string(texts_of(directory, server)).ok());

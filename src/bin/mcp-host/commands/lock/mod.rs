@@ -1,5 +1,5 @@
-//! `mcp-host lock`: starts the servers, and writes what they list into `mcp-host.lock`, which a team reviews and keeps with
-//! its config.
+//! `mcp-host lock`: starts the servers, and writes what they list into `mcp-host.lock`, which a team reviews and keeps
+//! with its config.
 
 mod check;
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &Lock, common: &Common, output: &Output) -> Result
     if servers.is_empty() {
         return Err(Failure::new(Exit::Usage, "the config has no server to lock"));
     }
-    // The user's own record is not about this: the lock counts in its place.
+    // The user's own approvals do not matter here, because the lock replaces them.
     plan.config.host.approval = Approval::Off;
     let stated = listed(plan, common, output).await?.map_err(|failure| failure.help("nothing was written"))?;
     let mut files = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &Lock, common: &Common, output: &Output) -> Result
     Ok(Exit::Ok)
 }
 
-/// Keeps only the servers that are not disabled, and names the others.
+/// Keeps only the servers that are not disabled, and prints the names of the others.
 fn enabled<'a>(config: &'a mut Config, output: &Output) -> &'a [Server] {
     let is_off = |server: &Server| server.disabled.is_some();
     for server in config.servers.iter().filter(|server| is_off(server)) {
@@ -75,7 +75,7 @@ fn enabled<'a>(config: &'a mut Config, output: &Output) -> &'a [Server] {
     &config.servers
 }
 
-/// Starts all servers of the plan, and returns what they list; the inner failure is about one that did not start.
+/// Starts all servers of the plan, and returns what they list; the inner failure is for servers that did not start.
 async fn listed(plan: Plan, common: &Common, output: &Output) -> Result<Result<Vec<Stated>, Failure>, Failure> {
     let again = common.again(false);
     let session = Box::pin(Session::look_alone(plan, again.clone(), output)).await?;
@@ -85,7 +85,7 @@ async fn listed(plan: Plan, common: &Common, output: &Output) -> Result<Result<V
     Ok(stated)
 }
 
-/// Returns what all servers list, or tells of each that did not start.
+/// Returns what all servers list, or a failure with each server that did not start.
 async fn definitions(
     host: &Host,
     status: &[ServerStatus],
@@ -107,8 +107,8 @@ async fn definitions(
     Err(Failure::new(worst, format!("{} did not start, and cannot be compared", text::count(failures.len(), "server"))))
 }
 
-/// Approves the servers of a project anew that were approved before its lock changed: an approval covers the lock. A
-/// server that the user has not approved, or that has changed meanwhile, stays unapproved.
+/// Renews the approval of a project's servers that were approved before its lock changed, because an approval covers
+/// the lock. A server that the user has not approved, or that has changed meanwhile, stays unapproved.
 async fn renew(common: &Common, before: &[Server], stated: &[Stated]) -> Result<(), Failure> {
     let (Ok(plan), Some(directory)) = (Plan::load(common, false, None), state_directory()) else { return Ok(()) };
     let is_same = |server: &&Server| {
@@ -126,7 +126,7 @@ async fn renew(common: &Common, before: &[Server], stated: &[Stated]) -> Result<
     Approvals::of(&directory).approve(&first.source.file, all).await.map_err(failed)
 }
 
-/// Returns the file with the texts of a server's definitions.
+/// Returns the path of the file with the texts of a server's definitions.
 fn texts_of(directory: &Path, server: &Server) -> PathBuf {
     directory.join(format!("{}.json", server.alias.as_str()))
 }
@@ -139,7 +139,7 @@ async fn write(files: Vec<(PathBuf, String)>) -> Result<(), Failure> {
     done.unwrap_or_else(|error| Err(Failure::new(Exit::Failed, error.to_string())))
 }
 
-/// Writes a file whole or not at all, also if the program is killed or the machine loses its power. Blocks.
+/// Writes a file whole or not at all, even if the program is killed or the machine loses power. Blocks.
 #[expect(clippy::disallowed_methods, reason = "it runs on a thread that may wait for the disk")]
 fn put(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -151,7 +151,7 @@ fn put(path: &Path, text: &str) -> std::io::Result<()> {
         std::fs::rename(&beside, path)
     };
     write().inspect_err(|_| {
-        // It may not exist.
+        // There may be no such file.
         let _ = std::fs::remove_file(&beside);
     })
 }

@@ -1,7 +1,7 @@
-//! `mcp-host policy explain TOOL`: what the rules say of one call, and of each rule why it matches or not.
+//! `mcp-host policy explain TOOL`: shows what the rules decide about one call, and why each rule matches or not.
 //!
-//! The server of the tool is started for what it says of the tool, with no rules and no view, so that nothing is left out.
-//! Nothing is called.
+//! The server of the tool is started to get the tool's definition, with no rules and no view, so that nothing is left
+//! out. No tool is called.
 
 use mcp_host::config::{Audience, Case, Decision, Hints, HostAuth};
 use mcp_host::policy::{Proof, Trial};
@@ -19,7 +19,7 @@ use crate::servers::{Plan, Selection};
 use crate::session::Session;
 use crate::{given, named, text};
 
-/// What the rules say, as `--json` prints it.
+/// The decision of the rules, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &PolicyExplain, common: &Common, output: &Output) 
     let config = plan.config.clone();
     let view = plan.view().map(str::to_owned);
     let principal = args.principal.as_deref().map(|name| principal(name, &config.host.auth)).transpose()?;
-    // What rules and views leave out is asked for, too.
+    // Tools that rules and views leave out can be explained, too.
     plan.config.host.policy = Default::default();
     plan.config.host.views.clear();
     plan.config.host.default_view = "all".to_owned();
@@ -100,7 +100,7 @@ fn row(name: &str, why: &Result<(), String>, verdict: Decision) -> Row {
     Row { name: name.to_owned(), verdict: word(verdict), matches: why.is_ok(), why: why.as_ref().err().cloned() }
 }
 
-/// Says what becomes of the call.
+/// Describes what happens to the call.
 fn headline(name: &str, trial: &Trial) -> String {
     let verdict = match &trial.verdict {
         Ok(verdict) => verdict,
@@ -144,7 +144,7 @@ fn principal(name: &str, auth: &HostAuth) -> Result<Audience, Failure> {
     }
 }
 
-/// Looks the tool up at its server; a tool that is not listed is known by its name alone.
+/// Looks the tool up at its server. If the tool is not listed, only its name is known.
 async fn look(mut plan: Plan, typed: &str, common: &Common, output: &Output) -> Result<Known, Failure> {
     let by_name =
         || Known { name: typed.to_owned(), server: None, raw_name: None, hints: Hints::default(), input: None };
@@ -170,7 +170,7 @@ async fn look(mut plan: Plan, typed: &str, common: &Common, output: &Output) -> 
     Ok(known.unwrap_or_else(by_name))
 }
 
-/// What a server says of its tool.
+/// Returns the hints in a tool's definition.
 fn hints(definition: &Raw) -> Hints {
     let annotations = definition.member("annotations").unwrap_or_else(Raw::empty_object);
     let hint = |name: &str| annotations.member(name).and_then(|flag| flag.read().ok());

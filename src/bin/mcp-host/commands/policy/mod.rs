@@ -1,4 +1,4 @@
-//! `mcp-host policy`: what the rules of the config say, without a call.
+//! `mcp-host policy`: shows what the rules of the config decide, without a call.
 
 mod explain;
 mod test;
@@ -27,7 +27,7 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-/// Says what a verdict is, and which rule it is from.
+/// Describes a verdict, and which rule it comes from.
 fn said(verdict: &Verdict) -> String {
     let decision = word(verdict.decision);
     match &verdict.rule {
@@ -38,7 +38,7 @@ fn said(verdict: &Verdict) -> String {
     }
 }
 
-/// Says so if the rules of the config do not count.
+/// Prints a note if the rules of the config are not enforced.
 fn tell_mode(plan: &Plan, output: &Output) {
     let policy = &plan.config.host.policy;
     if policy.rules.is_empty() {

@@ -1,4 +1,4 @@
-//! `mcp-host policy test FILE`: whether the rules say what the cases of a file expect. Nothing is started.
+//! `mcp-host policy test FILE`: checks whether the rules decide as the cases in a file expect. Nothing is started.
 
 use mcp_host::config::{Action, Case, Decision, Error, Syntax, Target};
 use mcp_host::policy::Trial;
@@ -11,7 +11,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::Plan;
 use crate::text;
 
-/// What was found, as `--json` prints it.
+/// The result, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
@@ -19,7 +19,7 @@ struct Found {
     missed: Vec<Missed>,
 }
 
-/// A case of which the rules say something else.
+/// A case about which the rules decide otherwise.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Missed {
@@ -62,11 +62,11 @@ pub(crate) fn run(args: &PolicyTest, common: &Common, output: &Output) -> Result
     Ok(exit)
 }
 
-/// Returns how a case misses; `None` if the rules say what it expects.
+/// Returns how the result differs from the case's expectation; `None` if it does not.
 fn miss(trial: &Trial, case: &Case) -> Option<Missed> {
     let expected = case.expect.unwrap_or_default();
     let rule = trial.verdict.as_ref().ok().and_then(|verdict| verdict.rule.as_deref());
-    // Arguments that are refused are not sent.
+    // A call whose arguments are refused is not sent.
     let decision = trial.verdict.as_ref().map_or(Decision::Deny, |verdict| verdict.decision);
     let by_rule = |wanted: &String| rule.is_some_and(|rules| rules.split(", ").any(|rule| rule == wanted));
     if decision == expected && case.rule.as_ref().is_none_or(by_rule) {
@@ -87,7 +87,7 @@ fn miss(trial: &Trial, case: &Case) -> Option<Missed> {
     })
 }
 
-/// Returns what a case asks for, in words.
+/// Describes the request of a case.
 fn named(case: &Case) -> String {
     match &case.target {
         Target::Tool(name) => name.clone(),

@@ -1,4 +1,4 @@
-//! `mcp-host install`: shows what a server of the registry would be, asks, starts it once, and writes its entry.
+//! `mcp-host install`: shows what a server of the registry would start, asks, starts it once, and writes its entry.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,17 +36,17 @@ struct Told<'a> {
     name: &'a str,
     version: &'a str,
     form: &'static str,
-    /// What its tree hashes to, if that is locked.
+    /// The hash of its tree, if the tree is locked.
     tree: Option<&'a str>,
     state: Option<StateName>,
     tools: Option<usize>,
     ready_after_ms: Option<u64>,
 }
 
-/// The first start of a package fetches it.
+/// The start timeout for the first start, which fetches the package.
 pub(super) const FETCH: Duration = Duration::from_secs(120);
 
-/// A server that is about to be installed.
+/// A server to install.
 struct Newcomer<'a> {
     about: About,
     choice: Choice<'a>,
@@ -55,17 +55,17 @@ struct Newcomer<'a> {
     server: NewServer,
     values: Values,
     tree: Tree,
-    /// Why it gets no sandbox, if it might have had one.
+    /// Why it gets no sandbox, if it could have had one.
     unconfined: Option<String>,
 }
 
-/// What there is to say about it.
+/// The texts about a server.
 struct About {
     name: String,
     version: String,
-    /// The first lines of what is shown.
+    /// The first lines to show.
     head: Vec<String>,
-    /// What its publisher says afterwards.
+    /// The publisher's message for after the installation.
     post_install: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn run(args: &Install, common: &Common, output: &Output) -> Res
     }
 }
 
-/// Installs the server of an entry. `registry` is its name in the registry, if that is where the entry comes from.
+/// Installs the server of an entry. `registry` is its name in the registry, if the entry comes from there.
 async fn entry(
     manifest: &Manifest,
     registry: Option<&str>,
@@ -158,7 +158,7 @@ async fn unpacked(bundle: &Bundle, args: &Install, target: &Target, output: &Out
 }
 
 impl<'a> Newcomer<'a> {
-    /// Collects what the server wants to know. `name` is the one that it gets unless the user says another.
+    /// Collects the values that the server needs. `name` is its name in the config unless the user gives another.
     async fn of(
         about: About,
         choice: Choice<'a>,
@@ -176,7 +176,7 @@ impl<'a> Newcomer<'a> {
         Ok(Self { about, choice, alias, server, values, tree, unconfined })
     }
 
-    /// Shows it, asks, and installs it.
+    /// Shows the server, asks, and installs it.
     async fn install(
         mut self,
         registry: Option<&str>,
@@ -187,7 +187,7 @@ impl<'a> Newcomer<'a> {
         if let Some(package) = &mut self.server.package {
             package.registry = registry.map(str::to_owned);
         }
-        // What cannot be written is said before anybody is asked.
+        // If the entry cannot be written, the user is told before being asked anything.
         write::preview(target, &[self.change()])?;
         let lines = self.lines(&shown(&target.file));
         if output.json {
@@ -205,7 +205,7 @@ impl Newcomer<'_> {
         Change::Put { name: self.alias.clone(), entry: self.server.own_entry(&self.alias) }
     }
 
-    /// Installs its tree, starts it once, and writes its entry.
+    /// Installs the server's tree, starts the server once, and writes its entry.
     async fn make(mut self, args: &Install, target: &Target, output: &Output) -> Result<Exit, Failure> {
         let made = self.tree.make(self.server.package.as_mut(), &target.file, output).await?;
         self.values.keep(&self.alias).await?;
@@ -270,7 +270,7 @@ impl Newcomer<'_> {
         Ok(())
     }
 
-    /// Says what would be started and written. Texts of the entry are escaped.
+    /// Describes what would be started and written. Texts of the entry are escaped.
     fn lines(&self, file: &str) -> Vec<String> {
         let Self { about, choice, server, values, unconfined, .. } = self;
         let mut lines = about.head.clone();
@@ -283,7 +283,7 @@ impl Newcomer<'_> {
                 add("", &self.tree.told(*kind));
             }
             Choice::Bundle(bundle) => {
-                // The name of its folder is long, and says nothing.
+                // The name of the bundle's folder is long and meaningless, so it is shortened.
                 let folder = bundle.folder().display().to_string();
                 add("command", &command(&server.command).replace(&folder, "TREE"));
                 add("", &self.tree.told(Kind::Mcpb));
@@ -302,7 +302,7 @@ impl Newcomer<'_> {
         }
         for (name, value) in server.env.iter().chain(&server.headers) {
             let key = if server.url.is_some() { "header" } else { "variable" };
-            // A reference to the keyring would be masked, as if it were the secret.
+            // A reference to the keyring would be masked as if it were the secret.
             match (value.contains("${keyring:"), value.contains("${")) {
                 (true, _) => add(key, &format!("{name}, with a secret from the keyring")),
                 (false, true) => add(key, &format!("{name} from {value}")),
@@ -318,7 +318,7 @@ impl Newcomer<'_> {
     }
 }
 
-/// Reports whether a sandbox is for it: an image has one of its own, and an endpoint no process here.
+/// Reports whether a sandbox makes sense: an image is isolated already, and an endpoint has no process here.
 fn can_be_confined(choice: &Choice<'_>) -> bool {
     match choice {
         Choice::Package(kind, _) => *kind != Kind::Oci,
@@ -327,13 +327,13 @@ fn can_be_confined(choice: &Choice<'_>) -> bool {
     }
 }
 
-/// Returns what this machine lacks for the sandbox `default`; `None` if it can give it.
+/// Returns what this machine lacks for the sandbox `default`; `None` if it lacks nothing.
 fn unconfined() -> Option<String> {
     let lacks = Sandbox::on().lacks(state_directory().is_some());
     (!lacks.is_empty()).then(|| lacks.join(", "))
 }
 
-/// What a word stands for.
+/// The meaning of the word after `install`.
 enum Meant<'a> {
     /// A server of the registry, and its version.
     Server(&'a str, Option<&'a str>),
@@ -374,12 +374,12 @@ fn meant(text: &str) -> Result<Meant<'_>, Failure> {
     }
 }
 
-/// A question to the user before something is done.
+/// A question to the user before an action.
 pub(super) struct Question {
     pub(super) text: &'static str,
-    /// What would be typed with `--yes`.
+    /// The command to type with `--yes` instead.
     pub(super) command: String,
-    /// What holds after a no.
+    /// What to tell the user after a no.
     pub(super) refused: &'static str,
 }
 
@@ -390,7 +390,7 @@ impl Question {
     }
 }
 
-/// Asks the user, unless `--yes` was given. Where nobody can be asked, nothing was fetched either.
+/// Asks the user, unless `--yes` was given. Fails if nobody can be asked; then nothing was fetched either.
 pub(super) async fn confirm(is_agreed: bool, question: &Question, output: &Output) -> Result<(), Failure> {
     if is_agreed {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `mcp-host install --locked`: installs the trees that a config has locked, exactly as the locks beside it say.
+//! `mcp-host install --locked`: installs the trees that a config has locked, exactly as the locks beside it state.
 
 use mcp_host::config::{NOT_APPROVED, Package, Server, Transport};
 use mcp_host::install::{self, Lock, Maker, Scripts};
@@ -67,7 +67,7 @@ fn locked(server: &Server) -> Option<&Package> {
 
 async fn install(server: &Server, package: &Package, scripts: Scripts, output: &Output) -> Result<(), Failure> {
     if server.disabled.as_deref() == Some(NOT_APPROVED) {
-        // Whoever wrote the project has written the lock, too.
+        // The author of the project has also written the lock.
         return Err(Failure::new(Exit::Denied, "it is not approved, so nothing is fetched").help("mcp-host approve"));
     }
     let lock = Lock::read(server.source.file.clone(), package.clone()).await.map_err(|error| failed(&error))?;

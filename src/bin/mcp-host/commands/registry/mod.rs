@@ -32,8 +32,8 @@ pub(super) async fn run(command: &RegistryCommand, common: &Common, output: &Out
     }
 }
 
-/// Opens the registry of the config; without a config, the official one. A project's config does not configure the host,
-/// so it has no say in this.
+/// Opens the registry of the config; without a config, the official one. A project's config cannot configure the host,
+/// so it does not choose the registry.
 fn open(request: &LoadRequest) -> Result<Index, Failure> {
     let registry = match servers::load(request) {
         Ok(config) => config.host.registry,
@@ -43,15 +43,15 @@ fn open(request: &LoadRequest) -> Result<Index, Failure> {
     Index::new(&registry, folder()).map_err(|error| failed(&error))
 }
 
-/// Returns the folder for answers of registries. Relative paths are ignored: the owner of the working directory would
-/// decide what is there.
+/// Returns the folder for cached answers of registries. Relative paths are ignored: their content would depend on the
+/// owner of the working directory.
 fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("mcp-host/registry"))
 }
 
-/// Says so if the registry could not be asked.
+/// Prints a note if the registry could not be reached.
 fn tell_age(freshness: Freshness, index: &Index, output: &Output) {
     if let Freshness::Offline(age) = freshness {
         let age = text::duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
@@ -59,7 +59,7 @@ fn tell_age(freshness: Freshness, index: &Index, output: &Output) {
     }
 }
 
-/// Cuts `NAME@VERSION`.
+/// Splits `NAME@VERSION`.
 fn named(text: &str) -> (&str, Option<&str>) {
     match text.split_once('@') {
         Some((name, version)) => (name, Some(version)),

@@ -32,7 +32,7 @@ struct Told<'a> {
 #[derive(Serialize)]
 struct Form {
     form: String,
-    /// The command or the URL, with the words for what has no value yet.
+    /// The command or the URL, with placeholders for missing values.
     target: Option<String>,
     inputs: Vec<Input>,
     /// Why it cannot be installed.
@@ -89,7 +89,7 @@ pub(super) async fn run(args: &Show, common: &Common, output: &Output) -> Result
     Ok(Exit::Ok)
 }
 
-/// Returns what there is to say about a server as a whole. Its texts are escaped.
+/// Returns the lines about a server as a whole. Its texts are escaped.
 pub(super) fn head(server: &Manifest) -> Vec<String> {
     let title = server.title.as_ref().map(|title| format!(": {}", text::headline(title))).unwrap_or_default();
     let mut lines = vec![format!("{} {}{title}", text::line(&server.name), text::line(&server.version))];
@@ -111,7 +111,7 @@ pub(super) fn head(server: &Manifest) -> Vec<String> {
     lines
 }
 
-/// Returns the words for its forms, each once.
+/// Returns the words for the server's forms, each once.
 fn words(server: &Manifest) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
     for form in server.forms() {
@@ -143,10 +143,10 @@ fn form(server: &Manifest, word: &str) -> Form {
     }
 }
 
-/// Returns the command or the URL, with `<KEY>` for what has no value.
+/// Returns the command or the URL, with `<KEY>` for missing values.
 fn target(choice: &Choice<'_>, wanted: &[Wanted]) -> Result<String, mcp_host::install::Error> {
     let mut answers = Answers::default();
-    // A value that fits is not known, so only the plain ones are filled in.
+    // A placeholder may not fit some formats, so it is used only where any text fits.
     for wanted in wanted.iter().filter(|wanted| wanted.is_required && wanted.default.is_none()) {
         if wanted.choices.is_empty()
             && wanted.format.as_deref().is_none_or(|format| format == "string" || format == "filepath")
@@ -161,7 +161,7 @@ fn target(choice: &Choice<'_>, wanted: &[Wanted]) -> Result<String, mcp_host::in
     })
 }
 
-/// Returns a command as it would be typed.
+/// Returns a command as the user would type it.
 pub(super) fn command(words: &[String]) -> String {
     let word = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:=+,<>".contains(c);
@@ -181,7 +181,7 @@ fn input(wanted: Wanted) -> Input {
     }
 }
 
-/// Returns an input as one line: `TOKEN  a secret, required. The token of your account.`
+/// Describes an input in one line: `TOKEN  a secret, required. The token of your account.`
 fn said(input: &Input) -> String {
     let mut words = Vec::new();
     if input.secret {

@@ -1,4 +1,4 @@
-//! The tree that a server starts from: what is said of it before, and how it is made once the user has agreed.
+//! The tree from which a server starts: describes it before the user agrees, and creates it afterwards.
 
 use std::path::Path;
 
@@ -9,26 +9,26 @@ use super::failures::failed;
 use crate::output::Output;
 use crate::report::Failure;
 
-/// How the tree of a server is made here.
+/// How the tree of a server is created here.
 pub(super) enum Tree {
     /// A tool locks and installs what the package needs.
     Locked(Maker, Scripts),
-    /// The bundle has all of it.
+    /// The bundle contains everything.
     Bundle(Box<Bundle>),
-    /// There is none: the runner of the package fetches what it needs.
+    /// There is none: the package's runner fetches what it needs.
     Unlocked,
 }
 
-/// A tree that was made.
+/// A tree that was created.
 pub(super) struct Made {
-    /// Its lock, unless it is that of a bundle.
+    /// Its lock; `None` for a bundle, which is its own lock.
     pub(super) lock: Option<Lock>,
-    /// What it hashes to.
+    /// The hash of the tree.
     pub(super) hash: String,
 }
 
 impl Tree {
-    /// Finds the tool that makes the tree. `run_scripts` is the user's word that packages may run their own programs.
+    /// Finds the tool that creates the tree. `run_scripts` says whether the user lets packages run their own programs.
     pub(super) async fn of(package: Option<&Package>, run_scripts: bool) -> Self {
         let scripts = if run_scripts { Scripts::Run } else { Scripts::Refused };
         match package {
@@ -43,7 +43,7 @@ impl Tree {
         !matches!(self, Self::Unlocked)
     }
 
-    /// Says what becomes of a package's tree.
+    /// Describes how a package's tree will be created.
     pub(super) fn told(&self, kind: Kind) -> String {
         match (self, kind) {
             (Self::Locked(maker, scripts), _) => {
@@ -56,7 +56,8 @@ impl Tree {
         }
     }
 
-    /// Makes the tree for a config, and notes the digest of its lock in the package. Returns `None` where nothing is locked.
+    /// Creates the tree for a config, and puts the digest of its lock into the package. Returns `None` if nothing is
+    /// locked.
     pub(super) async fn make(
         &self,
         package: Option<&mut Package>,

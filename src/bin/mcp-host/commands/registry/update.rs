@@ -1,5 +1,5 @@
-//! `mcp-host update`: takes newer versions of servers from the registry. What changes is shown before anything is fetched, and
-//! how the definitions of the tools change before anything is written.
+//! `mcp-host update`: updates servers to newer versions from the registry. The changes are shown before anything is
+//! fetched, and the changes of the tools' definitions before anything is written.
 
 use std::collections::BTreeMap;
 
@@ -48,11 +48,11 @@ struct Newer<'a> {
     server: &'a Server,
     old: &'a Package,
     new: Package,
-    /// The place of the package in the arguments of the entry.
+    /// The index of the package in the arguments of the entry.
     at: usize,
-    /// Variables that only the newer version wants, and their values.
+    /// Variables that only the newer version needs, and their values.
     env: Vec<(String, String)>,
-    /// What else only the newer version wants, in words.
+    /// Other inputs that only the newer version needs, in words.
     wants: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn run(args: &Update, common: &Common, output: &Output) -> Resu
             Err(failure) => Err(failure),
         };
         count += 1;
-        // One server that stays as it is keeps no other from its update.
+        // If one server cannot be updated, the others still are.
         if let Err(failure) = updated {
             let name = format!("server `{}`", text::line(&server.name));
             let failure =
@@ -116,7 +116,7 @@ async fn newer<'a>(
         return Ok(None);
     }
     let form = manifest.choose(Some(old.kind.word())).map_err(|error| failed(&error))?;
-    // The plan refuses what is not safe to take; its values are those of the entry.
+    // This fails if the new version must not be installed. Existing values stay those in the config.
     let wanted = form.wanted().map_err(|error| failed(&error))?;
     let Choice::Package(_, package) = form else { return Ok(None) };
     if package.identifier != old.name {
@@ -137,7 +137,7 @@ async fn newer<'a>(
     Ok(Some(Newer { server, old, new, at, env, wants }))
 }
 
-/// Returns the keys that the installed version wants to know; empty if the registry does not have it any more.
+/// Returns the keys of the inputs of the installed version; empty if the registry no longer has that version.
 async fn wanted_before(index: &Index, old: &Package) -> Vec<String> {
     let Some(name) = &old.registry else { return Vec::new() };
     let Ok((manifest, _)) = index.server(name, Some(&old.version)).await else { return Vec::new() };
@@ -148,7 +148,7 @@ async fn wanted_before(index: &Index, old: &Package) -> Vec<String> {
     keys(&manifest)
 }
 
-/// Returns the commands that install a server anew.
+/// Returns the commands that reinstall a server.
 fn anew(server: &Server) -> String {
     let registry = match &server.transport {
         Transport::Stdio(stdio) => stdio.package.as_ref().and_then(|package| package.registry.as_deref()),
@@ -158,15 +158,15 @@ fn anew(server: &Server) -> String {
     format!("mcp-host remove {name}, then mcp-host install {registry} --as {name}")
 }
 
-/// What only the newer version wants.
+/// The inputs that only the newer version has.
 struct Fresh {
     /// Variables, and their values.
     env: Vec<(String, String)>,
-    /// The rest, in words.
+    /// Other inputs, in words.
     wants: Vec<String>,
 }
 
-/// Sorts what only the newer version wants: variables with their values, and the rest in words.
+/// Splits the inputs that only the newer version has: variables with their values, and others in words.
 fn asked<'a>(
     fresh: &[&Wanted],
     variables: impl Iterator<Item = &'a str>,
@@ -232,7 +232,7 @@ impl Newer<'_> {
         texts.into_iter().map(change).collect()
     }
 
-    /// Shows the update, asks, and makes it.
+    /// Shows the update, asks, and applies it.
     async fn take(mut self, args: &Update, target: &Target, output: &Output) -> Result<(), Failure> {
         let tree = Tree::of(Some(&self.new), args.scripts).await;
         if self.old.digest.is_some() && !tree.is_locked() {
@@ -292,7 +292,8 @@ impl Newer<'_> {
         }
     }
 
-    /// Starts one of the two versions once, with an empty folder as its home, and in a sandbox where the machine has one.
+    /// Starts one of the two versions once, with an empty folder as its home, and in a sandbox if the machine supports
+    /// it.
     async fn start(&self, mut config: Config, request: LoadRequest, output: &Output) -> Result<Tried, Failure> {
         let home = Scratch::new()?;
         let host = config.host.sandbox.clone();
@@ -302,7 +303,8 @@ impl Newer<'_> {
             server.disabled = None;
             let known = server.sandbox(host.as_ref());
             let Transport::Stdio(stdio) = &mut server.transport else { continue };
-            // The new version may do anything, so it gets a sandbox. One that the config names, also `off`, wins.
+            // The new version may do anything, so it gets a sandbox. If the config sets one, even `off`, that is used
+            // instead.
             is_ours = stdio.sandbox.is_none() && host.is_none() && known.is_none();
             let sandbox = if is_ours { Some(Sandbox::on().weak()) } else { known };
             if !stdio.env.iter().any(|(name, _)| name == "HOME") {
@@ -338,7 +340,7 @@ impl Newer<'_> {
     }
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed on drop.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -360,7 +362,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is only litter.
+        // A folder that cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -399,7 +401,7 @@ fn compared(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -
     (lines, found)
 }
 
-/// Returns a definition in lines, its members sorted.
+/// Returns a definition as lines, with its members sorted.
 fn pretty(definition: &str) -> Vec<String> {
     let value: Value = serde_json::from_str(definition).unwrap_or(Value::Null);
     format!("{value:#}").lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! The values that a server wants: those of `--set`, those that a person is asked for, and which of them are secrets.
+//! The values that a server needs: those of `--set`, those that the user is asked for, and which of them are secrets.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// What is known about a server's values.
+/// The values of a server.
 pub(super) struct Values {
     pub(super) answers: Answers,
-    /// The keys of values that go to the keyring.
+    /// The keys of values that are stored in the keyring.
     pub(super) secret: BTreeSet<String>,
 }
 
 impl Values {
-    /// Collects the values. `is_asked` says that there is a person who can be asked for those that are missing.
+    /// Collects the values. `is_asked` says whether a person can be asked for missing ones.
     pub(super) async fn collect(
         choice: &Choice<'_>,
         set: &[String],
@@ -57,7 +57,7 @@ impl Values {
         Ok(Self { answers, secret })
     }
 
-    /// Returns the values with a reference to the keyring in place of each secret, as they will stand in the config.
+    /// Returns the values as they will be in the config, with a reference to the keyring in place of each secret.
     pub(super) fn referring(&self, server: &str) -> Answers {
         let mut answers = self.answers.clone();
         for key in &self.secret {
@@ -66,7 +66,7 @@ impl Values {
         answers
     }
 
-    /// Puts the secrets into the keyring.
+    /// Stores the secrets in the keyring.
     pub(super) async fn keep(&self, server: &str) -> Result<(), Failure> {
         for key in &self.secret {
             let value = self.answers.of(key).first().map(String::as_str).unwrap_or_default();
@@ -82,7 +82,7 @@ fn given(set: &[String], wanted: &[Wanted]) -> Result<Answers, Failure> {
     let mut answers = Answers::default();
     for pair in set {
         let Some((key, value)) = pair.split_once('=') else {
-            // The word may be a secret without its key.
+            // The word may itself be a secret whose key is missing, so it is not shown.
             return Err(Failure::new(Exit::Usage, "one value of --set has no key and no `=`").help("--set KEY=VALUE"));
         };
         if !wanted.iter().any(|wanted| wanted.key == key) {
@@ -97,7 +97,7 @@ fn given(set: &[String], wanted: &[Wanted]) -> Result<Answers, Failure> {
     Ok(answers)
 }
 
-/// Returns the failure for values that nobody gave: all of them at once.
+/// Returns the failure for missing values: all of them at once.
 fn lacking(missing: &[String], wanted: &[Wanted]) -> Failure {
     let line = |key: &String| {
         let described = wanted.iter().find(|wanted| wanted.key == *key).and_then(|wanted| wanted.description.as_ref());
@@ -108,7 +108,7 @@ fn lacking(missing: &[String], wanted: &[Wanted]) -> Failure {
     Failure::several(Exit::Usage, missing.iter().map(line)).help(all.join(" "))
 }
 
-/// Asks for one value, again until it fits. Nothing typed takes the default, or leaves it out.
+/// Asks for one value until it fits. An empty answer takes the default, or leaves the value out.
 async fn ask(wanted: &Wanted, answers: &mut Answers, output: &Output) -> Result<(), Failure> {
     if let Some(description) = &wanted.description {
         output.talk(&text::headline(description));

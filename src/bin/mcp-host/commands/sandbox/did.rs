@@ -1,7 +1,7 @@
-//! What strace wrote of a server without a sandbox, line by line: the paths that it opened and changed, what it connected
-//! to, and calls that a sandbox refuses. No I/O.
+//! Parses what strace recorded of a server without a sandbox, line by line: the paths that it opened and changed, what
+//! it connected to, and calls that a sandbox refuses. No I/O.
 //!
-//! **Invariant:** a line that is not understood is skipped. Names of files are text that came from the server.
+//! **Invariant:** an unknown line is skipped. File names are text that came from the server.
 
 use mcp_host::Touched;
 use mcp_host::config::WATCHED;
@@ -14,7 +14,7 @@ pub(super) enum Did {
     Path(Touched),
     /// It connected to this Unix socket.
     Socket(String),
-    /// It connected to this address by TCP, past the proxy.
+    /// It connected to this address by TCP, not through the proxy.
     Address {
         name: String,
         is_loopback: bool,
@@ -22,16 +22,16 @@ pub(super) enum Did {
     },
     /// One of its own sockets has this port.
     Has(u16),
-    /// It made this call, with what makes the call one that is refused.
+    /// It made this call, with the detail for which a sandbox refuses the call.
     Call(String),
 }
 
-/// Flags with which a call that opens also writes.
+/// Flags with which an open call also writes.
 const WRITING: [&str; 4] = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"];
-/// Families of sockets that no sandbox has.
+/// Families of sockets that no sandbox allows.
 const FAMILIES: [&str; 2] = ["AF_NETLINK", "AF_PACKET"];
 
-/// Reads a line: `PID CALL(ARGUMENTS) = RESULT`. `refused` are the names of calls that a sandbox refuses.
+/// Parses a line: `PID CALL(ARGUMENTS) = RESULT`. `refused` are the names of the calls that a sandbox refuses.
 pub(super) fn read(line: &str, refused: &[&str]) -> Vec<Did> {
     let line = line.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start();
     let Some((call, rest)) = line.split_once('(') else { return Vec::new() };
@@ -49,18 +49,18 @@ pub(super) fn read(line: &str, refused: &[&str]) -> Vec<Did> {
     }
 }
 
-/// Splits where strace has put blanks before the result.
+/// Splits at the blanks that strace inserts before the result.
 fn spaced(end: &str) -> Option<(&str, &str)> {
     let (arguments, result) = end.split_once(')')?;
     result.trim_start().strip_prefix("= ").map(|result| (arguments, result))
 }
 
-/// Returns the first two texts in quotes as whole paths, where that can be known, and what stands behind them.
+/// Returns the first two quoted texts as absolute paths, where these are known, and the text after them.
 fn names(arguments: &str) -> (Vec<Option<String>>, &str) {
     let (mut names, mut rest) = (Vec::new(), arguments);
     while names.len() < 2 {
         let Some((before, from)) = rest.split_once('"') else { break };
-        // A quote behind the end of the call, or in a list of words, is of no path.
+        // A quote after the end of the call, or in a list of words, is not part of a path.
         if before.contains(") = ") || before.contains(['[', '{']) {
             break;
         }
@@ -85,7 +85,7 @@ fn touched(call: &str, names: &[Option<String>], flags: &str, result: &str) -> V
         "open" | "openat" | "openat2" | "creat" => {
             let is_writing = call == "creat" || WRITING.iter().any(|flag| flags.contains(flag));
             let how = if is_writing { Touched::Write } else { Touched::Read };
-            // A descriptor stands behind the result with its path.
+            // The result is a file descriptor followed by its path.
             let opened = || {
                 result
                     .split_once('<')
@@ -112,7 +112,7 @@ fn connected(arguments: &str, is_connected: bool) -> Option<Did> {
     if arguments.contains("sa_family=AF_UNIX") {
         return after(arguments, "sun_path=").map(Did::Socket);
     }
-    // A datagram asks for a name, and the proxy does that for a server.
+    // A datagram is a DNS query, which the proxy makes for a confined server.
     let is_tcp = arguments.split_once(',').is_some_and(|(socket, _)| socket.contains("<TCP"));
     let address = after(arguments, "inet_addr(").or_else(|| after(arguments, "inet_pton(AF_INET6, "))?;
     let port = number(arguments, "htons(")?;
@@ -124,7 +124,7 @@ fn connected(arguments: &str, is_connected: bool) -> Option<Did> {
     Some(Did::Address { name, is_loopback: found.to_canonical().is_loopback(), port })
 }
 
-/// Returns a socket of a kind that no sandbox has.
+/// Returns the call if it creates a socket of a kind that no sandbox allows.
 fn socket(call: &str, arguments: &str) -> Option<Did> {
     let of = |word: &str| Some(Did::Call(format!("{call}({word})")));
     if let Some(family) = FAMILIES.iter().find(|family| arguments.starts_with(**family)) {

@@ -1,7 +1,8 @@
 //! `mcp-host sandbox explain SERVER`: starts the server in its sandbox once, under strace, and shows what was refused.
 //!
-//! With `strict`, the system reports a file that was not granted as missing, not as refused. If the user has that file, it is
-//! shown as `hidden`. **Invariant:** names come from the server, and are escaped; nothing is written into the config.
+//! Under `strict`, the system reports a file that was not granted as missing, not as refused. If the user has that
+//! file, it is shown as `hidden`. **Invariant:** names come from the server, and are escaped; nothing is written into
+//! the config.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,9 +25,9 @@ use crate::text::{self, quoted};
 
 /// The most lines that are shown.
 const MOST: usize = 100;
-/// Errors by which a sandbox refuses.
+/// The errors with which a sandbox refuses.
 const REFUSED: [&str; 2] = ["EACCES", "EPERM"];
-/// Errors of a network that has nothing in it.
+/// The errors in a network that contains nothing.
 const UNREACHED: [&str; 2] = ["ECONNREFUSED", "ENETUNREACH"];
 const NO_SUCH: &str = "ENOENT";
 
@@ -76,13 +77,13 @@ pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output)
     }
 }
 
-/// Returns what was refused: by the file that strace wrote, and by the proxy.
+/// Returns what was refused, from strace's file and from the proxy.
 fn rows(file: &Path, status: &[ServerStatus]) -> Result<Vec<Row>, Failure> {
     let wrong =
         |error: std::io::Error| Failure::new(Exit::Failed, format!("what strace wrote cannot be read: {error}"));
     let lines = BufReader::new(File::open(file).map_err(wrong)?).split(b'\n').map_while(Result::ok);
     let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-    // Before that, the launcher looks at what it will give up.
+    // The lines before that are from the launcher, which examines what it will give up.
     let of_server = lines.skip_while(|line| !line.contains(BEGINS)).skip(1);
     let mut rows = counted(of_server.filter_map(|line| trace::read(&line)), |path| path.exists());
     let hosts = status.iter().flat_map(|server| &server.refused_hosts);
@@ -92,7 +93,7 @@ fn rows(file: &Path, status: &[ServerStatus]) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Counts what was refused, in the order of its kinds and names. `exists` says what is there for the user.
+/// Counts what was refused, sorted by kind and name. `exists` reports whether a path exists for the user.
 fn counted(failed: impl Iterator<Item = Failed>, exists: impl Fn(&Path) -> bool) -> Vec<Row> {
     let mut counts: BTreeMap<(What, &'static str, String), u64> = BTreeMap::new();
     for Failed { what, call, error } in failed {

@@ -1,8 +1,8 @@
-//! `mcp-host sandbox learn SERVER [-- call TOOL ..]`: starts the server without a sandbox once, under strace and a proxy, and
-//! shows what its entry has to list so that a sandbox lets it do the same.
+//! `mcp-host sandbox learn SERVER [-- call TOOL ..]`: starts the server without a sandbox once, under strace and a
+//! proxy, and shows what its entry has to list so that it works the same in a sandbox.
 //!
 //! **Invariant:** it asks before the start, and writes nothing into the config. Names come from the server, and are
-//! escaped; keys, HOME, and sockets are shown, and never put among what to list.
+//! escaped. Keys, HOME, and sockets are shown, but never suggested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -40,7 +40,7 @@ struct Row {
     default: bool,
     /// Whether `strict` refuses it, unless it is listed.
     strict: bool,
-    /// Whether the table lists it.
+    /// Whether the suggested table lists it.
     listed: bool,
 }
 
@@ -49,9 +49,9 @@ struct Row {
 struct Seen {
     rows: Vec<Row>,
     learned: Learned,
-    /// Hosts that the proxy was asked for, as the config has them.
+    /// Hosts that the server requested from the proxy, in the config's notation.
     hosts: BTreeSet<String>,
-    /// Whether there were more hosts than are counted.
+    /// Whether there were more hosts than are counted separately.
     has_others: bool,
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn run(args: &SandboxLearn, common: &Common, output: &Output) -
     }
 }
 
-/// Reads the words behind `--`.
+/// Parses the words after `--`.
 fn wanted(words: &[String]) -> Result<Option<CallArgs>, Failure> {
     let wrong = |error: String| {
         Failure::new(Exit::Usage, error).help("mcp-host sandbox learn SERVER -- call TOOL [JSON | KEY=VALUE]...")
@@ -115,7 +115,7 @@ fn wanted(words: &[String]) -> Result<Option<CallArgs>, Failure> {
             });
             read.map(Some)
         }
-        Some((first, _)) => Err(wrong(format!("behind `--` stands `{}`; only `call` can", text::line(first)))),
+        Some((first, _)) => Err(wrong(format!("only `call` may follow `--`, not `{}`", text::line(first)))),
     }
 }
 
@@ -137,7 +137,7 @@ async fn ask(args: &SandboxLearn, name: &str, output: &Output) -> Result<(), Fai
     }
 }
 
-/// Reads what strace wrote, and what the proxy counted.
+/// Reads what strace recorded, and what the proxy counted.
 fn seen(trace: &Path, sandbox: &Sandbox, status: &[ServerStatus]) -> Result<Seen, Failure> {
     let wrong = |error: String| Failure::new(Exit::Failed, format!("what strace wrote cannot be read: {error}"));
     let lines = BufReader::new(File::open(trace).map_err(|error| wrong(error.to_string()))?).split(b'\n');
@@ -155,7 +155,7 @@ fn seen(trace: &Path, sandbox: &Sandbox, status: &[ServerStatus]) -> Result<Seen
             Did::Address { name, .. } => drop(others.insert(("address", name), false)),
         }
     }
-    // What a server asks of itself, it may in a network of its own, too.
+    // Connections of a server to itself are also possible in a network of its own.
     let inner = inner.into_iter().filter(|(_, port)| !own.contains(port));
     others.extend(inner.map(|(name, _)| (("address", name), false)));
     let learned = sandbox.learned(touched).map_err(|why| Failure::new(Exit::Failed, why))?;
@@ -177,7 +177,7 @@ fn of_path(needed: &mcp_host::Needed) -> Row {
     Row { kind, what, default: needed.default, strict: needed.strict, listed: needed.listed }
 }
 
-/// Writes a host as the config has it: without its port, if that is one of the web.
+/// Formats a host as in the config: without the port, if that is 80 or 443.
 fn short(host: &str) -> Option<String> {
     let (name, port) = host.rsplit_once(':')?;
     let short = if matches!(port, "80" | "443") { name } else { host };
@@ -225,7 +225,7 @@ fn tell(seen: &Seen, name: &str, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the user how to allow the rows that the table leaves out.
+/// Prints how to allow the rows that the table leaves out.
 fn hints(seen: &Seen, name: &str) -> Vec<String> {
     let has = |kind: &str| seen.rows.iter().any(|row| row.kind == kind && !row.listed);
     let has_call = |word: &str| seen.rows.iter().any(|row| row.kind == "call" && row.what.contains(word));

@@ -1,4 +1,4 @@
-//! `mcp-host sandbox`: what the sandbox of a server refuses to it, and what it would have to be given.
+//! `mcp-host sandbox`: shows what the sandbox of a server refuses, and what would have to be granted.
 
 mod did;
 mod explain;
@@ -21,14 +21,14 @@ pub(crate) async fn run(args: &Sandbox, common: &Common, output: &Output) -> Res
     }
 }
 
-/// How many times longer a start may take than without strace.
+/// How many times longer a start may take under strace.
 const SLOWER: u32 = 5;
 
-/// A folder of the user alone; removed when dropped.
+/// A folder that only the user can access; removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes a folder in the state directory: what strace writes names files of the user.
+    /// Creates a folder in the state directory, because strace's output contains names of the user's files.
     fn make() -> Result<Self, Failure> {
         let Some(state) = state_directory() else {
             return Err(Failure::new(Exit::Failed, "there is no state directory; set HOME"));
@@ -39,7 +39,7 @@ impl Folder {
         Ok(Self(folder))
     }
 
-    /// Returns the file into which strace writes.
+    /// Returns the file to which strace writes.
     fn trace(&self) -> PathBuf {
         self.0.join("trace")
     }

@@ -1,7 +1,7 @@
-//! What strace wrote, line by line: a call of the server that failed, what it was about, and why. No I/O.
+//! Parses what strace recorded, line by line: a failed call of the server, what it was about, and why it failed. No
+//! I/O.
 //!
-//! **Invariant:** a line that is not understood is skipped. Whatever a server puts into names of files is text that came
-//! from it.
+//! **Invariant:** an unknown line is skipped. File names may contain any text that the server chose.
 
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct Failed {
     pub(super) error: String,
 }
 
-/// What a call is about.
+/// What a call was about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     Read(String),
@@ -44,7 +44,7 @@ impl What {
     }
 }
 
-/// Calls that look at a path.
+/// Calls that read or look up a path.
 const READS: [&str; 20] = [
     "access",
     "chdir",
@@ -67,7 +67,7 @@ const READS: [&str; 20] = [
     "statfs",
     "statx",
 ];
-/// Calls that change what is at a path.
+/// Calls that change a path.
 const WRITES: [&str; 24] = [
     "chmod",
     "chown",
@@ -94,17 +94,17 @@ const WRITES: [&str; 24] = [
     "unlinkat",
     "utimensat",
 ];
-/// Flags with which a call that opens also writes.
+/// Flags with which an open call also writes.
 const WRITING: [&str; 4] = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"];
 
-/// Reads a line: `PID CALL(ARGUMENTS) = -1 ERROR (WORDS)`.
+/// Parses a line: `PID CALL(ARGUMENTS) = -1 ERROR (WORDS)`.
 pub(super) fn read(line: &str) -> Option<Failed> {
     let line = line.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start();
     let (call, rest) = line.split_once('(')?;
     if call.is_empty() || !call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return None;
     }
-    // The last one: a path may have such a piece in it.
+    // The last match counts, because a path may contain the same text.
     let (arguments, result) = rest.rsplit_once(" = -1 ")?;
     let error = result.split(' ').next().unwrap_or_default();
     let is_error =
@@ -139,19 +139,19 @@ fn what(call: &str, arguments: &str) -> What {
     }
 }
 
-/// Returns the first path of a call as a whole one, if it can be known.
+/// Returns the first path of a call as an absolute path, if that is known.
 fn path(arguments: &str) -> Option<String> {
     let (before, rest) = arguments.split_once('"')?;
     let (path, _) = quoted(rest)?;
     if path.starts_with('/') {
         return Some(path);
     }
-    // A folder stands before it, as `3</folder>` or `AT_FDCWD</folder>`.
+    // The path is preceded by its folder, as in `3</folder>` or `AT_FDCWD</folder>`.
     let folder = before.rsplit_once('<')?.1.split_once('>')?.0;
     (folder.starts_with('/') && !path.is_empty()).then(|| format!("{}/{path}", folder.trim_end_matches('/')))
 }
 
-/// Returns the text in quotes that stands behind a word; an `@` before it is a name without a path.
+/// Returns the quoted text after a word; an `@` before it marks an abstract socket name.
 pub(super) fn after(arguments: &str, word: &str) -> Option<String> {
     let rest = arguments.split_once(word)?.1;
     match rest.strip_prefix("@\"") {
@@ -160,19 +160,19 @@ pub(super) fn after(arguments: &str, word: &str) -> Option<String> {
     }
 }
 
-/// Returns the number that stands behind a word, up to its closing parenthesis.
+/// Returns the number between a word and the next closing parenthesis.
 pub(super) fn number(arguments: &str, word: &str) -> Option<u16> {
     arguments.split_once(word)?.1.split_once(')')?.0.parse().ok()
 }
 
-/// Reads a text with the escapes of C up to its closing quote. Returns the text, and the rest of the line.
+/// Parses a text with C escapes up to its closing quote. Returns the text, and the rest of the line.
 pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes().enumerate().map(|(at, byte)| (byte, at)).peekable();
     loop {
         let (byte, at) = rest.next()?;
         match byte {
-            // A quote is a letter of its own, so the text can be cut behind it.
+            // A quote is one byte in UTF-8, so the text can be split after it.
             b'"' => return Some((String::from_utf8_lossy(&bytes).into_owned(), &text[at + 1..])),
             b'\\' => match rest.next()?.0 {
                 b'n' => bytes.push(b'\n'),

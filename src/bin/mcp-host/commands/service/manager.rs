@@ -10,7 +10,7 @@ use tokio::process::Command;
 use super::unit::{self, LABEL, NAME, Plan, Written};
 use crate::report::{Exit, Failure};
 
-/// How long a command of the manager may take.
+/// How long a command of the service manager may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service manager of the user's account.
@@ -22,16 +22,16 @@ pub(super) enum Manager {
     Launchd(PathBuf),
 }
 
-/// What the manager says of the service.
+/// The state of the service, as the manager reports it.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::commands) struct State {
-    /// The files of the service; none if it is not installed.
+    /// The files of the service; empty if it is not installed.
     pub(in crate::commands) files: Vec<String>,
     pub(in crate::commands) enabled: bool,
-    /// The manager's word: `active`, `inactive`, `failed`.
+    /// The manager's word for the state: `active`, `inactive`, `failed`.
     pub(in crate::commands) active: String,
-    /// The program that the service starts, if that is gone.
+    /// The program that the service starts, if it no longer exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) missing: Option<String>,
 }
@@ -59,7 +59,7 @@ impl Manager {
             .help("let the system's own means start `mcp-host serve`"))
     }
 
-    /// Returns the files of a service, and their texts.
+    /// Returns the files of a service, and their content.
     pub(super) fn files(&self, plan: &Plan) -> Result<Vec<(PathBuf, String)>, Failure> {
         Ok(match self {
             Self::Systemd(folder) => plan.systemd().into_iter().map(|(name, text)| (folder.join(name), text)).collect(),
@@ -67,7 +67,7 @@ impl Manager {
         })
     }
 
-    /// Returns the files of the service that are there, and their texts.
+    /// Returns the installed files of the service, and their content.
     pub(super) fn installed(&self) -> Vec<(PathBuf, String)> {
         let files = match self {
             Self::Systemd(folder) => ["socket", "service"].map(|kind| folder.join(format!("{NAME}.{kind}"))).to_vec(),
@@ -76,7 +76,7 @@ impl Manager {
         files.into_iter().filter_map(|file| Some((file.clone(), std::fs::read_to_string(file).ok()?))).collect()
     }
 
-    /// Returns what the file of the service says; `None` if none is installed.
+    /// Returns the parsed content of the service's file; `None` if the service is not installed.
     pub(super) fn written(&self) -> Option<Written> {
         let (_, text) = self.installed().pop()?;
         Some(match self {
@@ -85,7 +85,7 @@ impl Manager {
         })
     }
 
-    /// Returns the commands that start the service, and start it anew if it runs.
+    /// Returns the commands that start the service, or restart it if it runs.
     pub(super) fn starts(&self, by_socket: bool) -> Vec<Vec<String>> {
         match self {
             Self::Systemd(_) => {
@@ -99,7 +99,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that stop the service for good.
+    /// Returns the commands that stop the service permanently.
     pub(super) fn stops(&self) -> Vec<Vec<String>> {
         match self {
             Self::Systemd(_) => {
@@ -113,7 +113,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands after the files are removed.
+    /// Returns the commands to run after the files are removed.
     pub(super) fn forgets(&self) -> Vec<Vec<String>> {
         match self {
             Self::Systemd(_) => vec![systemctl(&["daemon-reload"])],
@@ -121,7 +121,7 @@ impl Manager {
         }
     }
 
-    /// Runs commands, up to the first that fails.
+    /// Runs commands until one fails.
     pub(super) async fn run(&self, commands: &[Vec<String>]) -> Result<(), Failure> {
         for words in commands {
             let shown = words.join(" ");
@@ -211,7 +211,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Returns the name that launchd gives to the user's session.
+/// Returns launchd's name for the user's session.
 fn domain() -> String {
     #[cfg(unix)]
     return format!("gui/{}", rustix::process::getuid().as_raw());

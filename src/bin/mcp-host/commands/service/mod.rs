@@ -1,7 +1,7 @@
-//! `mcp-host service`: runs `serve` as a service of the user's account, by systemd or launchd.
+//! `mcp-host service`: runs `serve` as a service of the user's account, managed by systemd or launchd.
 //!
-//! `unit.rs` has the texts, `surroundings.rs` the environment that the service gets and what it lacks, `manager.rs` the
-//! commands of the service manager.
+//! `unit.rs` writes and reads the service's files, `surroundings.rs` determines the environment of the service and what
+//! it lacks, and `manager.rs` runs the commands of the service manager.
 
 mod manager;
 pub(super) mod surroundings;
@@ -51,13 +51,13 @@ pub(super) async fn run(args: &Service, common: &Common, output: &Output) -> Res
     }
 }
 
-/// Returns how the user's own config is loaded, by the whole paths of its files.
+/// Returns the request that loads the user's own config, by the absolute paths of its files.
 pub(super) fn request(common: &Common) -> Result<LoadRequest, Failure> {
     if common.project.is_some() {
         let error = "a service serves your own config, not that of a project";
         return Err(Failure::new(Exit::Usage, error).help("leave out --project; --config FILE names another file"));
     }
-    // The config of a working directory is not the user's.
+    // The config of a working directory is not the user's own.
     let is_named = std::env::var_os("MCP_HOST_CONFIG").is_some_and(|file| !file.is_empty());
     let mut request = target::request(common, !is_named)?;
     request.files =
@@ -96,14 +96,14 @@ async fn install(args: &ServiceInstall, common: &Common, output: &Output) -> Res
     if args.dry_run {
         return Ok(Exit::Ok);
     }
-    // A service that is installed already is started anew; anything else at its address would stop it.
+    // An installed service is restarted; any other program at its address would prevent the start.
     if !files.iter().any(|(file, _)| file.exists())
         && let Some(pid) = admin::serving(config.host.listen)
     {
         let error = format!("another mcp-host, process {pid}, serves {} already", config.host.listen);
         return Err(Failure::new(Exit::Failed, error).help("stop it first: Ctrl-C where it runs"));
     }
-    // The service that is there may be started in the other way, by its socket or without.
+    // The installed service may have been started in the other way: with its socket, or without.
     let before = manager.installed();
     if !before.is_empty() {
         manager.run(&manager.stops()).await.ok();
@@ -150,7 +150,7 @@ fn plan(
     })
 }
 
-/// Returns a path as text for a file that has lines.
+/// Returns a path as text for a line-based file.
 fn whole(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     text.map(str::to_owned).ok_or_else(|| {
@@ -208,7 +208,7 @@ async fn uninstall(args: &Uninstall, output: &Output) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Ok);
     }
-    // The files go even if the manager does not run: it would find them at the next login.
+    // The files are removed even if the manager does not run, because it would find them at the next login.
     let stopped = manager.run(&commands).await;
     for (file, _) in &installed {
         remove(file)?;
@@ -243,7 +243,7 @@ async fn status(output: &Output) -> Result<Exit, Failure> {
         .help(manager.log()))
 }
 
-/// Returns the state of the service; `None` where there is no manager that is known.
+/// Returns the state of the service; `None` if there is no known manager.
 pub(super) async fn state() -> Option<State> {
     Some(Manager::find().ok()?.state().await)
 }
@@ -255,7 +255,7 @@ pub(super) fn serves(config: &Path) -> bool {
     installed.iter().any(|(_, text)| unit::serves(text, &name))
 }
 
-/// Returns the variables that the installed service gets; `None` if none is installed.
+/// Returns the variables of the installed service; `None` if none is installed.
 pub(super) fn installed() -> Option<Surroundings> {
     Manager::find().ok()?.written().map(Surroundings::of_written)
 }

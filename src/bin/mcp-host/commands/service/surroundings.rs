@@ -1,4 +1,4 @@
-//! The environment that the service gets, and what the config misses in it.
+//! The environment of the service, and what the config needs but does not find there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::text;
 /// The variables of a service.
 #[derive(Clone, Debug, Default)]
 pub(in crate::commands) struct Surroundings {
-    /// Those that stand in its unit.
+    /// Those in its unit.
     written: Vec<(String, String)>,
-    /// Those of its file of variables.
+    /// Those in its file of variables.
     given: Vec<(String, String)>,
 }
 
@@ -27,13 +27,13 @@ pub(in crate::commands) struct Lack {
     pub(in crate::commands) help: String,
 }
 
-/// Variables that tell where files are. A service that sees others has another state than the commands of the shell.
+/// Variables with paths. If a service has other values, it uses another state directory than commands in the shell.
 const PLACES: [&str; 4] = ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"];
-/// Variables that a service manager sets by itself.
+/// Variables that a service manager sets itself.
 const MANAGERS: [&str; 7] = ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 impl Surroundings {
-    /// Takes what a service needs of the shell that installs it: the PATH, and where files are.
+    /// Returns what a service needs from the shell that installs it: the PATH, and variables with paths.
     pub(super) fn of_shell(given: Vec<(String, String)>) -> Self {
         let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
         let is_plain = |(_, value): &(String, String)| !value.is_empty() && !value.contains(char::is_control);
@@ -41,7 +41,7 @@ impl Surroundings {
         Self { written, given }
     }
 
-    /// Takes what a file of the service says, and reads its file of variables.
+    /// Returns the variables in a service's file, and reads its file of variables.
     pub(super) fn of_written(written: Written) -> Self {
         let given = written.env_file.and_then(|file| fs::read_to_string(file).ok()).map(|text| pairs(&text).0);
         Self { written: written.vars, given: given.unwrap_or_default() }
@@ -62,14 +62,14 @@ impl Surroundings {
         theirs.chain(self.written.iter().cloned()).chain(self.given.iter().cloned()).collect()
     }
 
-    /// Returns what the config has in this shell and the service will not have. Starts nothing.
+    /// Returns what the config finds in this shell but will not find in the service. Starts nothing.
     pub(in crate::commands) fn lacks(&self, request: &LoadRequest, config: &Config) -> Vec<Lack> {
         let mut lacks = self.variables(request, config);
         lacks.extend(self.commands(config));
         lacks
     }
 
-    /// Returns the servers that can be read in this shell, but not with the variables of the service.
+    /// Returns the servers whose entries work in this shell, but not with the variables of the service.
     pub(in crate::commands) fn variables(&self, request: &LoadRequest, config: &Config) -> Vec<Lack> {
         let help =
             || "put them into a file that only you may read, and give it: mcp-host service install --env-file FILE";
@@ -94,7 +94,7 @@ impl Surroundings {
         problems.map(lack).collect()
     }
 
-    /// Returns the commands that are not found under the PATH of the service, and those that an update will move.
+    /// Returns the commands that are not on the PATH of the service, and those that an update will move.
     pub(in crate::commands) fn commands(&self, config: &Config) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let mut moving = BTreeSet::new();
@@ -125,7 +125,7 @@ impl Surroundings {
     }
 }
 
-/// Returns the folder of a search path that has a command.
+/// Returns the folder of a search path that contains a command.
 fn found(command: &str, path: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Path::new(command).parent().map(Path::to_owned);
@@ -133,7 +133,7 @@ fn found(command: &str, path: &str) -> Option<PathBuf> {
     std::env::split_paths(path).find(|folder| folder.join(command).is_file())
 }
 
-/// Reads the file of variables that the user names. Others must not be able to read it: it holds secrets.
+/// Reads the file of variables that the user names. Fails if other users can read it, because it holds secrets.
 pub(super) fn env_file(file: &Path) -> Result<(PathBuf, Vec<(String, String)>), Failure> {
     let (name, quoted) = (file.display(), text::quoted(&file.display().to_string()));
     let usage = |error: String, help: String| Failure::new(Exit::Usage, error).help(help);
@@ -156,7 +156,7 @@ pub(super) fn env_file(file: &Path) -> Result<(PathBuf, Vec<(String, String)>), 
     Ok((file, pairs))
 }
 
-/// A line of a file of variables that is not taken.
+/// A line in a file of variables that is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     line: usize,
@@ -164,8 +164,8 @@ pub(super) struct Wrong {
     help: &'static str,
 }
 
-/// Reads `NAME=VALUE` lines, up to the first that is not taken. systemd and the shell of launchd's agent read the same file, so
-/// only what means the same to all of them is taken.
+/// Parses `NAME=VALUE` lines, up to the first one that is not accepted. systemd and the shell of launchd's agent read
+/// the same file, so only lines that mean the same to all readers are accepted.
 pub(super) fn pairs(text: &str) -> (Vec<(String, String)>, Option<Wrong>) {
     let (mut pairs, mut wrong) = (Vec::new(), None);
     for (line, number) in text.lines().zip(1..) {
@@ -196,7 +196,7 @@ pub(super) fn pairs(text: &str) -> (Vec<(String, String)>, Option<Wrong>) {
     (pairs, wrong)
 }
 
-/// Reads a value; `None` if it does not mean the same to every reader.
+/// Parses a value; `None` if it does not mean the same to every reader.
 fn value(text: &str) -> Option<&str> {
     for sign in ['\'', '"'] {
         if let Some(inner) = text.strip_prefix(sign).and_then(|rest| rest.strip_suffix(sign)) {

@@ -1,19 +1,19 @@
-//! The files of the service, as text; pure.
+//! The files of the service as text: writes and parses them; pure.
 
 use std::path::{Path, PathBuf};
 
-/// What the service runs, and with which environment.
+/// The command of the service, and its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) program: String,
     /// The config files.
     pub(super) configs: Vec<String>,
-    /// The variables that the service gets, PATH among them.
+    /// The variables of the service, including PATH.
     pub(super) vars: Vec<(String, String)>,
     pub(super) env_file: Option<String>,
-    /// The address that systemd holds for the service, if it is started by its socket.
+    /// The address on which systemd listens for the service, if its socket starts the service.
     pub(super) listen: Option<String>,
-    /// Where launchd puts what the program says.
+    /// The file to which launchd writes the program's output.
     pub(super) log: String,
 }
 
@@ -22,8 +22,8 @@ pub(super) const NAME: &str = "mcp-host";
 /// The name of the launchd agent.
 pub(super) const LABEL: &str = "mcp-host.serve";
 
-/// Reads a file of variables in any POSIX shell, and starts a program with them. The shell expands nothing in it: it takes lines as
-/// `surroundings.rs` and systemd do. `$0` is the file.
+/// Reads a file of variables in any POSIX shell, and starts a program with them. The shell expands nothing in the file:
+/// it parses lines like `surroundings.rs` and systemd. `$0` is the file.
 const LOADER: &str = r#"while IFS= read -r l || [ -n "$l" ]; do l=${l#"${l%%[![:space:]]*}"}; l=${l%"${l##*[![:space:]]}"}; case $l in ''|'#'*|';'*) continue;; esac; n=${l%%=*}; v=${l#*=}; v=${v#"${v%%[![:space:]]*}"}; case $v in \"*\"|\'*\') v=${v#?}; v=${v%?};; esac; export "$n=$v"; done <"$0" || exit 1; exec "$@""#;
 
 const HEAD: &str = "# Written by `mcp-host service install`, and removed by `mcp-host service uninstall`.\n";
@@ -66,7 +66,7 @@ impl Plan {
     /// Returns the file for launchd.
     pub(super) fn launchd(&self) -> String {
         let words: Vec<String> = match &self.env_file {
-            // launchd reads no file of variables.
+            // launchd cannot read a file of variables.
             Some(file) => {
                 let shell = ["/bin/sh", "-c", LOADER, file].map(str::to_owned);
                 shell.into_iter().chain(self.words()).collect()
@@ -91,7 +91,7 @@ impl Plan {
     }
 }
 
-/// What a file of the service says.
+/// The parsed content of a service's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) program: Option<String>,
@@ -99,7 +99,7 @@ pub(super) struct Written {
     pub(super) env_file: Option<String>,
 }
 
-/// Reads the unit of the service as [`Plan::systemd`] writes it.
+/// Parses a unit that [`Plan::systemd`] has written.
 pub(super) fn of_systemd(text: &str) -> Written {
     let value = |key: &str| text.lines().filter_map(|line| line.strip_prefix(key)).map(str::to_owned).collect();
     let [programs, vars, files]: [Vec<String>; 3] = ["ExecStart=", "Environment=", "EnvironmentFile="].map(value);
@@ -118,7 +118,7 @@ pub(super) fn of_systemd(text: &str) -> Written {
     }
 }
 
-/// Reads the agent of launchd as [`Plan::launchd`] writes it.
+/// Parses an agent that [`Plan::launchd`] has written.
 pub(super) fn of_launchd(text: &str) -> Written {
     let inside = |key: &str, end: &str| {
         let (_, rest) = text.split_once(&format!("<key>{key}</key>")).unwrap_or_default();
@@ -146,19 +146,19 @@ fn socket(listen: &str) -> String {
     )
 }
 
-/// Writes a word of `ExecStart=`, in which variables are replaced.
+/// Formats a word of `ExecStart=`, in which variables are expanded.
 fn command_word(word: &str) -> String {
     quoted(&word.replace('$', "$$"))
 }
 
-/// Writes a word as systemd reads it: specifiers begin with `%`.
+/// Formats a word for systemd, where `%` starts a specifier.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_-.:=,+@".contains(c);
     if !escaped.is_empty() && escaped.chars().all(is_plain) { escaped } else { format!("\"{escaped}\"") }
 }
 
-/// Reads a word as [`quoted`] writes it.
+/// Parses a word that [`quoted`] has written.
 fn unquoted(word: &str) -> String {
     let word = word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word);
     word.replace("\\\"", "\"").replace("\\\\", "\\").replace("%%", "%")
@@ -182,7 +182,7 @@ pub(super) fn serves(text: &str, config: &str) -> bool {
     text.lines().any(|line| in_unit(line) || line.trim() == string)
 }
 
-/// Returns the folder of a version manager that a command is found in: an update moves it.
+/// Returns the folder of a version manager that contains a command: an update moves the command.
 pub(super) fn moving(folder: &Path) -> Option<&'static str> {
     let text = folder.to_string_lossy();
     MANAGERS.iter().find(|(part, _)| text.contains(part)).map(|(_, name)| *name)
@@ -258,7 +258,7 @@ WantedBy=default.target
 
     #[test]
     fn the_agent_of_launchd() {
-        // launchd is not here to read it; this is the whole file as it was written by hand.
+        // launchd cannot check it here; this is the whole file as it was written by hand.
         assert_eq!(plan().launchd(), include_str!("../../../../../tests/fixtures/service/mcp-host.plist"));
         let plain = Plan { env_file: None, ..plan() }.launchd();
         assert!(!plain.contains("/bin/sh") && plain.contains("<string>serve</string>"));
@@ -295,7 +295,7 @@ WantedBy=default.target
         assert_eq!((of("/usr/bin"), of("/home/ada/.volta/bin")), (None, None));
     }
 
-    /// Starts a program by the loader in a shell. Returns the variables that it got, by their names in the file.
+    /// Starts a program with the loader in a shell. Returns the values of these variables.
     #[cfg(unix)]
     fn loaded(shell: &[&str], text: &str, names: &[String]) -> Option<Vec<String>> {
         let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ pub(super) struct DaemonStatus {
     pub(super) tokens: Vec<Ledger>,
 }
 
-/// What people should know of the sessions of clients.
+/// What people should know about clients' sessions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Sessions {
@@ -30,7 +30,7 @@ pub(super) struct Sessions {
     pub(super) bound: u64,
 }
 
-/// How much is kept of the answers that calls may be given again.
+/// How much of the answers to calls is cached.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Cache {
@@ -39,7 +39,7 @@ pub(super) struct Cache {
     pub(super) size: u64,
 }
 
-/// What is at the limit of its rate.
+/// Something whose rate is used up.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct AtRate {
@@ -106,7 +106,7 @@ pub(super) struct Row {
     pub(super) ready_after_ms: Option<u64>,
     pub(super) pids: Vec<u32>,
     pub(super) dropped: u64,
-    /// What keeps its process.
+    /// What restricts its process.
     pub(super) sandbox: Option<String>,
     /// Hosts that its sandbox refused, and how often.
     pub(super) refused_hosts: BTreeMap<String, u64>,

@@ -81,7 +81,7 @@ fn cells(row: &Row) -> [Cell; 8] {
     ]
 }
 
-/// Returns a line for each server that lists what was not approved.
+/// Returns a line for each server that lists definitions that were not approved.
 fn unapproved(servers: &[Row]) -> Vec<String> {
     let line = |row: &Row| {
         let withheld = match row.withheld {
@@ -159,14 +159,14 @@ fn limits(limits: &[Limit]) -> Vec<String> {
     lines
 }
 
-/// Describes how much is kept of answers.
+/// Describes how much is cached.
 fn cache(cache: &Cache) -> String {
     let Cache { entries, bytes, size } = cache;
     let word = if *entries == 1 { "answer" } else { "answers" };
     format!("cache: {entries} {word}, {} of {} KiB", bytes.div_ceil(1024), size / 1024)
 }
 
-/// Describes which sessions cannot be taken up again.
+/// Describes which sessions cannot be resumed.
 fn sessions(Sessions { why, bound }: &Sessions) -> Vec<String> {
     let why = why.as_ref().map(|why| format!("sessions: all end with the daemon: {why}"));
     let bound = match bound {
@@ -180,7 +180,7 @@ fn sessions(Sessions { why, bound }: &Sessions) -> Vec<String> {
     blank.into_iter().chain(why).chain(bound).map(|line| text::line(&line).into_owned()).collect()
 }
 
-/// Describes what is at the limit of its rate.
+/// Describes what has used up its rate.
 fn limited(limited: &[AtRate]) -> Vec<String> {
     let line = |at: &AtRate| {
         let tool = at.tool.as_deref().map(|tool| format!("{tool} of "));

@@ -1,4 +1,4 @@
-//! `mcp-host status --watch`: the status, drawn anew whenever something changes. Without a terminal it is written once,
+//! `mcp-host status --watch`: redraws the status when something changes. Without a terminal it prints the status once,
 //! and then a line for each change.
 
 use mcp_host::Raw;
@@ -13,7 +13,7 @@ use crate::paint::Tone;
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// How long changes are collected before the page is drawn anew.
+/// How long changes are collected before the page is redrawn.
 const TOGETHER: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(asked: &DaemonQuery<'_>, output: &Output) -> Result<Exit, Failure> {

@@ -1,15 +1,15 @@
-//! What a key does.
+//! What each key does.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::state::{App, Pane};
 
-/// What a key asks for beyond the screen.
+/// Something that a key does apart from changing the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Quit,
     Restart(String),
-    /// The page, in the browser.
+    /// Opens the page in the browser.
     Open,
 }
 
@@ -30,7 +30,7 @@ pub(super) const HELP: [(&str, &str); 12] = [
 ];
 
 impl App {
-    /// Takes a key. Returns what it asks for beyond the screen.
+    /// Handles a key. Returns what it does apart from changing the screen, if anything.
     pub(super) fn key(&mut self, key: KeyEvent) -> Option<Deed> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Deed::Quit);
@@ -113,7 +113,7 @@ impl App {
         }
     }
 
-    /// Moves the cursor, or what is shown.
+    /// Moves the cursor, or scrolls.
     fn step(&mut self, by: isize) {
         if self.pane != Pane::Servers {
             let last = self.rows.0.saturating_sub(self.rows.1);

@@ -1,8 +1,8 @@
-//! `mcp-host top`: what the servers of a running daemon do, on the whole terminal.
+//! `mcp-host top`: shows what the servers of a running daemon do, on the whole terminal.
 //!
-//! In: the feed of the daemon, and keys. Out: the screen. **Invariant:** the terminal is as it was before whenever this ends:
-//! by a key, a signal, a failure, or a panic. `state.rs` has what is known, `keys.rs` what a key does, `view.rs` what is
-//! drawn, `screen.rs` the terminal.
+//! In: the feed of the daemon, and keys. Out: the screen. **Invariant:** the terminal is restored however this ends: by
+//! a key, a signal, a failure, or a panic. `state.rs` has the data, `keys.rs` the meaning of keys, `view.rs` draws, and
+//! `screen.rs` has the terminal.
 
 mod keys;
 mod screen;
@@ -26,11 +26,11 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::signals::Signals;
 
-/// How many of the last calls and lines it begins with.
+/// How many past calls and lines to start with.
 const PAST: usize = 500;
-/// How often it is drawn at most.
+/// The least time between two redraws.
 const FRAME: Duration = Duration::from_millis(250);
-/// How often it is drawn though nothing happens: the times on it go on.
+/// How often to redraw even if nothing happens, because shown times change.
 const SECOND: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<
         return Err(failure.help("mcp-host status --watch writes the same without one"));
     }
     let mut feed = Feed::open(&asked, &FeedRequest::default().past(PAST)).await?;
-    // From here on signals do not end the process by themselves: the terminal is given back first.
+    // From here on signals no longer end the process directly: the terminal is restored first.
     let mut signals = Signals::listen()?;
     let mut quit = screen::quit()?;
     let mut app = App::new(output.paint().on);
@@ -55,7 +55,7 @@ pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<
     let mut drawn = Instant::now();
     screen.draw(&mut app)?;
     loop {
-        // What happens often is drawn together.
+        // Frequent changes are drawn together.
         let due = drawn + FRAME;
         let is_news = tokio::select! {
             key = input.next() => match key {
@@ -81,7 +81,7 @@ pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<
     }
 }
 
-/// Does what a key asks for beyond the screen.
+/// Does what a key asks for apart from changing the screen.
 async fn act(asked: &DaemonQuery<'_>, deed: Deed, app: &mut App) {
     let port = asked.listen.map(|listen| listen.port());
     match deed {

@@ -1,4 +1,4 @@
-//! The terminal of `top`: taken, drawn on, and given back; its keys.
+//! The terminal of `top`: takes it, draws on it, restores it, and reads its keys.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use super::state::App;
 use super::view;
 
-/// How long the thread of the keys waits before it checks whether it should end.
+/// How long the thread for keys waits before it checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
-/// How many keys may wait.
+/// How many keys may be queued.
 const KEYS: usize = 64;
 
 /// What a person did.
@@ -24,7 +24,7 @@ pub(super) enum Input {
     Resized,
 }
 
-/// The keys, read by a thread of its own: a read of the terminal blocks.
+/// The keys, read by a thread of their own, because reading from the terminal blocks.
 #[derive(Debug)]
 pub(super) struct Inputs(mpsc::Receiver<Input>);
 
@@ -35,7 +35,7 @@ impl Inputs {
     }
 }
 
-/// The terminal, in its own mode until this is dropped.
+/// The terminal in raw mode; it is restored on drop.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: DefaultTerminal,
@@ -43,7 +43,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal. A panic gives it back before it is reported.
+    /// Takes the terminal. A panic restores it before the panic is reported.
     pub(super) fn open() -> io::Result<(Self, Inputs)> {
         let (sender, inputs) = mpsc::channel(KEYS);
         let is_over = Arc::new(AtomicBool::new(false));
@@ -60,12 +60,12 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // If the terminal is gone, there is nothing to give back.
+        // If the terminal is gone, it cannot be restored.
         let _ = ratatui::try_restore();
     }
 }
 
-/// Reads keys until the screen is given back or the terminal is gone.
+/// Reads keys until the screen is restored or the terminal is gone.
 fn read(sender: &mpsc::Sender<Input>, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let input = match event::poll(LOOK).and_then(|is_there| is_there.then(event::read).transpose()) {
@@ -85,7 +85,7 @@ pub(super) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Listens for the signal that would end the process with the terminal as it is.
+/// Listens for the signal that would end the process without restoring the terminal.
 #[cfg(unix)]
 pub(super) fn quit() -> io::Result<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::quit())

@@ -1,4 +1,4 @@
-//! What `top` knows of the servers, and where a person is on its screen.
+//! The state of `top`: what is known of the servers, and the user's position on the screen.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::commands::feed::{Call, Event, Line};
 
-/// How many calls and lines are kept.
+/// How many calls and lines are remembered.
 const KEPT: usize = 2000;
-/// How many seconds the curve of a server has.
+/// How many seconds the graph of a server covers.
 const CURVE: usize = 60;
 /// How many tools are counted.
 const TOOLS: usize = 2000;
 
-/// What is shown below the head.
+/// The pane below the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     Servers,
@@ -24,7 +24,7 @@ pub(super) enum Pane {
     Lines,
 }
 
-/// By what the servers are sorted.
+/// The sort order of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     State,
@@ -55,11 +55,11 @@ impl Sort {
     }
 }
 
-/// One server: the members that the feed told, and its curve.
+/// One server: the members that the feed sent, and its graph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
     members: Map<String, Value>,
-    /// Calls in each of the last seconds.
+    /// The number of calls in each of the last seconds.
     pub(super) curve: VecDeque<u64>,
     calls_before: Option<u64>,
 }
@@ -87,7 +87,7 @@ impl Server {
     }
 }
 
-/// One tool: how often it was called, how often that failed, and the milliseconds of all calls.
+/// One tool: how often it was called, how often a call failed, and the milliseconds of all calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tool {
     pub(super) calls: u64,
@@ -95,21 +95,21 @@ pub(super) struct Tool {
     pub(super) ms: f64,
 }
 
-/// What is known.
+/// The data from the feed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) servers: BTreeMap<String, Server>,
     pub(super) calls: VecDeque<Call>,
     pub(super) lines: VecDeque<Line>,
-    /// By server and name.
+    /// The tools, by server and name.
     pub(super) tools: BTreeMap<(String, String), Tool>,
     pub(super) endpoint: String,
     pub(super) missed: u64,
-    /// Calls without events of their own, since there are too many in a second.
+    /// The number of calls without events of their own, because there are too many per second.
     pub(super) untold: u64,
 }
 
-/// The members that only `top` reads.
+/// The members of events that only `top` uses.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Told {
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// Adds a second to each curve.
+    /// Adds a second to each graph.
     fn tick(&mut self) {
         for server in self.servers.values_mut() {
             let calls = server.whole("calls").unwrap_or_default();
@@ -211,29 +211,29 @@ impl Model {
     }
 }
 
-/// `top`: what is known, and where a person is.
+/// The state of `top`: the data, and the user's position.
 #[derive(Debug)]
 pub(super) struct App {
     model: Model,
-    /// What was known when somebody pressed `p`.
+    /// The data at the moment when the user pressed `p`.
     frozen: Option<Box<Model>>,
     pub(super) pane: Pane,
     /// The server that is shown alone.
     pub(super) opened: Option<String>,
     /// The server under the cursor.
     pub(super) chosen: Option<String>,
-    /// The first row that is drawn, and how many rows there are and fit, as of the last time.
+    /// The first visible row, and how many rows there were and fit at the last redraw.
     pub(super) scroll: usize,
     pub(super) rows: (usize, usize),
     pub(super) filter: String,
     pub(super) is_typing: bool,
     pub(super) sort: Sort,
-    /// The server that `r` asks about.
+    /// The server for which `r` waits for a confirmation.
     pub(super) asks: Option<String>,
     pub(super) is_help: bool,
     pub(super) note: Option<String>,
     pub(super) has_colors: bool,
-    /// Whether something has happened since it was drawn.
+    /// Whether something has changed since the last redraw.
     pub(super) is_new: bool,
 }
 
@@ -273,7 +273,7 @@ impl App {
         }
     }
 
-    /// Notes that a second has passed.
+    /// Records that a second has passed.
     pub(super) fn tick(&mut self) {
         self.model.tick();
     }
@@ -289,18 +289,18 @@ impl App {
         };
     }
 
-    /// Returns what is shown.
+    /// Returns the data to show.
     pub(super) fn shown(&self) -> &Model {
         self.frozen.as_deref().unwrap_or(&self.model)
     }
 
-    /// Reports whether the filter lets a text pass.
+    /// Reports whether the filter matches any of these texts.
     pub(super) fn passes(&self, texts: &[&str]) -> bool {
         let wanted = self.filter.to_lowercase();
         wanted.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
     }
 
-    /// Returns the servers that are shown, in their order.
+    /// Returns the visible servers in their order.
     pub(super) fn servers(&self) -> Vec<(&str, &Server)> {
         let model = self.shown();
         let passing = |(name, server): &(&String, &Server)| self.passes(&[name, server.text("state")]);
@@ -320,14 +320,14 @@ impl App {
         servers
     }
 
-    /// Returns the place of the server under the cursor among those that are shown. A server that is gone gives its place
-    /// to the first one.
+    /// Returns the index of the server under the cursor among the visible ones. If it is gone, the cursor is at the
+    /// first one.
     pub(super) fn place(&self, servers: &[(&str, &Server)]) -> usize {
         let chosen = self.chosen.as_deref();
         servers.iter().position(|(name, _)| Some(*name) == chosen).unwrap_or_default()
     }
 
-    /// Returns the name of the server that a key is about.
+    /// Returns the server to which a key applies.
     pub(super) fn subject(&self) -> Option<String> {
         if self.opened.is_some() {
             return self.opened.clone();
@@ -338,7 +338,7 @@ impl App {
     }
 }
 
-/// Ranks a state: what needs a person comes first.
+/// Ranks a state: those that need a person come first.
 fn worst_first(state: &str) -> u8 {
     match state {
         "failed" => 0,

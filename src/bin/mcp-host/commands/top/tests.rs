@@ -152,7 +152,7 @@ fn enter_opens_one_server_and_tab_goes_through_its_parts() {
         key(&mut app, KeyCode::Tab);
     }
     assert_eq!(app.pane, Pane::Timeline, "it begins anew");
-    // The times are of another day, and told by their age.
+    // The times are of another day, and shown as ages.
     let aged = |line: &str| match line.char_indices().nth(14) {
         Some((end, _)) if line[..end].contains(" d ") => format!("AGE           {}", &line[end..]),
         _ => line.to_owned(),

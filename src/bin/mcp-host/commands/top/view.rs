@@ -1,6 +1,6 @@
-//! What `top` draws: a head, one pane, and a foot. From 60 columns and 16 rows; wider terminals get more columns.
+//! Draws `top`: a head, one pane, and a foot. It needs 60 columns and 16 rows; wider terminals show more columns.
 //!
-//! **Invariant:** text of others is escaped before it is drawn. A color never carries meaning alone.
+//! **Invariant:** text from others is escaped before it is drawn. Color is never the only sign of anything.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::hidden;
 use crate::paint::Tone;
 use crate::text;
 
-/// The least that a terminal must have.
+/// The smallest supported terminal: columns and rows.
 const LEAST: (u16, u16) = (60, 16);
 
 /// The room for the rows of a pane.
@@ -28,11 +28,11 @@ struct Room {
     height: usize,
 }
 
-/// A pane: the names of its columns, and those of its rows that are on the screen.
+/// A pane: the headings of its columns, and its visible rows.
 struct Drawn {
     columns: String,
     rows: Vec<Row<'static>>,
-    /// The number of the first of them, and how many rows there are.
+    /// The index of the first visible row, and the number of all rows.
     first: usize,
     count: usize,
 }
@@ -73,7 +73,7 @@ fn style(app: &App, tone: Tone) -> Style {
     }
 }
 
-/// Returns a text of others, safe to draw and as wide as it should be.
+/// Returns a foreign text, escaped and padded or cut to this width.
 fn cell(value: &str, room: usize) -> String {
     if room == 0 {
         return String::new();
@@ -82,17 +82,17 @@ fn cell(value: &str, room: usize) -> String {
     text::pad(&text::cut(&shown, room), room)
 }
 
-/// Returns a time, and a blank.
+/// Returns a time followed by a blank.
 fn time(at: u64) -> String {
     format!("{} ", cell(&clock(at), 14))
 }
 
-/// Returns a time without its milliseconds, and a blank.
+/// Returns a time without milliseconds, followed by a blank.
 fn seconds(at: u64) -> String {
     format!("{} ", cell(clock(at).split('.').next().unwrap_or_default(), 8))
 }
 
-/// Returns a text at the right end of its room.
+/// Returns a text aligned to the right.
 fn right(value: &str, room: usize) -> String {
     let shown = text::cut(value, room);
     format!("{}{shown}", " ".repeat(room.saturating_sub(text::width(&shown))))
@@ -173,7 +173,7 @@ fn pane(app: &App, room: Room) -> Drawn {
     }
 }
 
-/// Draws those of all items that are on the screen; `why` if there are none.
+/// Draws the visible items; shows `why` if there are none.
 fn drawn<T>(
     app: &App,
     (all, first, height): (&[T], usize, usize),
@@ -188,7 +188,7 @@ fn drawn<T>(
     Drawn { columns, rows: all.iter().skip(first).take(height).map(row).collect(), first, count: all.len() }
 }
 
-/// Returns all items, and which of them is the first one on the screen.
+/// Returns all items, and the index of the first visible one.
 fn scrolled<'a, T>(app: &App, all: &'a [T], height: usize) -> (&'a [T], usize, usize) {
     (all, app.scroll.min(all.len().saturating_sub(height)), height)
 }
@@ -206,7 +206,7 @@ fn glyph(state: &str) -> &'static str {
 
 fn servers(app: &App, Room { width, height }: Room) -> Drawn {
     let (is_wide, has_curve) = (width >= 92, width >= 130);
-    // The state, the numbers, and what is between them.
+    // The widths of the state, of the numbers, and of the gaps.
     let fixed = 15 + 6 + 14 + 8 + 5 + if is_wide { 6 + 8 + 9 + 6 } else { 0 } + if has_curve { 62 } else { 0 };
     let name_room = width.saturating_sub(fixed);
     let mut columns = format!("{}{}", text::pad("  STATE", 15), text::pad("NAME", name_room));
@@ -220,7 +220,7 @@ fn servers(app: &App, Room { width, height }: Room) -> Drawn {
     let servers = app.servers();
     let at = app.place(&servers);
     let chosen = servers.get(at).map(|(name, _)| *name);
-    // The cursor stays on the screen.
+    // Scrolls so that the cursor is visible.
     let first = app.scroll.clamp((at + 1).saturating_sub(height), at);
     drawn(app, (&servers, first, height), columns, "no servers yet: mcp-host add", |(name, server)| {
         let state = server.text("state");
@@ -244,7 +244,7 @@ fn servers(app: &App, Room { width, height }: Room) -> Drawn {
     })
 }
 
-/// Returns the rate, the times, and what runs and waits.
+/// Returns the rate, the times, and how many calls run and wait.
 fn numbers(server: &Server) -> String {
     let rate = format!("{:.1}", server.number("rate").unwrap_or_default());
     let time = |key: &str| server.number(key).map_or_else(|| "-".to_owned(), short);
@@ -269,12 +269,12 @@ fn costs(server: &Server) -> String {
     format!("{}{}{}{}", right(&leases, 6), right(&tokens, 8), right(&memory, 9), right(&cpu, 6))
 }
 
-/// Returns milliseconds in few letters.
+/// Formats milliseconds in a few characters.
 fn short(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
-/// Returns counts as bars, the newest at the right.
+/// Formats counts as bars, the newest at the right.
 fn curve(counts: &VecDeque<u64>) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = counts.iter().copied().max().unwrap_or_default().max(1);
@@ -343,7 +343,7 @@ fn call_rows(app: &App, Room { width, height }: Room) -> Drawn {
         let texts = [call.server.as_deref(), call.tool.as_deref(), call.client.as_deref(), call.outcome.as_deref()];
         app.passes(&texts.map(Option::unwrap_or_default))
     };
-    // A narrow terminal keeps its room for what is called.
+    // A narrow terminal leaves its room to the name of what is called.
     let is_narrow = width < 80;
     let (time_room, server_room, outcome_room) = if is_narrow { (9, 10, 12) } else { (15, 14, 16) };
     let client_room = if width >= 92 { 16 } else { 0 };
