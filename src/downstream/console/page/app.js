@@ -69,7 +69,7 @@ async function follow() {
         ui.downAt = 0;
         redrawSoon();
       });
-      // A feed also ends with its session; the next attempt tells.
+      // A feed also ends with its session.
       if (Date.now() - began > RETRY) continue;
     } catch (error) {
       if (stop.signal.aborted) break;
@@ -285,7 +285,7 @@ function back(field) {
   }
 }
 
-/** Announces news: a line at most every five seconds. */
+/** Announces news: one line in five seconds at most. */
 function speak() {
   if (news.length === 0) return;
   const line = news.splice(0).slice(-3).join(" ");
