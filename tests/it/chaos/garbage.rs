@@ -360,7 +360,7 @@ async fn h44_a_list_that_asks_something_is_no_list() {
         host.settled().await;
         let status = host.status().into_iter().find(|status| status.name == "bad").unwrap();
         assert_eq!(status.tools, 0, "{kind}");
-        assert!(status.problems.iter().any(|problem| problem.contains("not complete")), "{:?}", status.problems);
+        assert!(status.problems.iter().any(|problem| problem.contains("is not `complete`")), "{:?}", status.problems);
         host.shutdown().await;
     }
 }

@@ -217,7 +217,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         notes 2.0.0
         version 1.0.0 to 2.0.0
         command npx -y @ada/notes@1.0.0 /srv, with @ada/notes@2.0.0 in place of @ada/notes@1.0.0
-        it runs as you; from a locked copy of its packages: npm ci --ignore-scripts
+        it runs as you, from a locked copy of its packages: npm ci --ignore-scripts
         variable NOTES_TEAM, new
         error: server `notes`: nothing was fetched or written: there is no terminal to ask on
         help: mcp-host update notes … --yes does it
