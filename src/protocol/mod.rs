@@ -13,6 +13,7 @@ mod message;
 #[doc(hidden)]
 pub mod meta;
 mod method;
+mod nested;
 mod notes;
 mod opened;
 pub(crate) mod ours;
@@ -39,6 +40,7 @@ pub use message::Outcome;
 pub use message::{Frame, Malformed, Message, Notification, Request, Response};
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
+pub(crate) use nested::Nested;
 pub(crate) use notes::Names;
 pub(crate) use opened::Opened;
 pub(crate) use part::Part;

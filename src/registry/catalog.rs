@@ -11,7 +11,7 @@ use super::listing::{Listing, read_cursor};
 use super::part::Part;
 use super::piece::Piece;
 use super::ruled::Ruled;
-use super::search::{Index, is_own};
+use super::search::{Index, Reader};
 use super::servers::Servers;
 use super::{Kind, Owners, Problems};
 use crate::config::{Action, Prefix};
@@ -373,11 +373,15 @@ impl Catalog {
         self.index.get().cloned()
     }
 
-    /// Returns the index of the tools. Building it takes milliseconds, so this must not run on a thread that others
-    /// wait on.
+    /// Returns the index of the tools. Building it takes milliseconds, so this must not run on a thread that others wait
+    /// on. The section of each server is kept, so after a change of one server only that server's tools are read again.
     pub(crate) fn index(&self) -> Arc<Index> {
-        let entries = || self.each(Kind::Tools).filter(|entry| !is_own(entry.name())).cloned().collect();
-        Arc::clone(self.index.get_or_init(|| Arc::new(Index::new(entries()))))
+        let made = self.index.get_or_init(|| {
+            let mut reader = Reader::default();
+            let pieces = self.list(Kind::Tools).pieces().iter().filter(|piece| !piece.entries.is_empty());
+            Arc::new(Index::of(pieces.map(|piece| (&*piece.entries, piece.section(&mut reader)))))
+        });
+        Arc::clone(made)
     }
 
     /// Reports whether the view shows the resource that a URI leads to: the view shows the resource, a template that

@@ -7,7 +7,7 @@ use super::change::changes;
 use super::finding::{Neighbours, findings};
 use super::listing::read_cursor;
 use super::pin::Pin;
-use super::search::{Detail, Index, described};
+use super::search::{Detail, described};
 use super::{Caps, Catalog, Contribution, Kind, OfferBuilder, Owners, ParamHeaders, Part, ServerNaming};
 use crate::exposed::Naming;
 use crate::name::ServerName;
@@ -54,7 +54,7 @@ pub(crate) fn searched(query: &str, tool: &Raw) {
     let contribution = Contribution { server: 0, alias, settings, offer: Arc::new(offer.finish()) };
     let parts = [Arc::new(Part::new(contribution, &naming))];
     let catalog = Catalog::merge(&parts, &naming, &mut Owners::default());
-    let index = Index::new(catalog.entries(Kind::Tools).to_vec());
+    let index = catalog.index();
     let ranks = index.rank(query, None);
     let found: BTreeSet<usize> = ranks.iter().copied().collect();
     assert!(found.len() == ranks.len() && found.iter().all(|at| *at < index.entries().len()), "{ranks:?}");

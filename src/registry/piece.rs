@@ -1,12 +1,13 @@
 //! What one server adds to one merged list: its entries, made once, and shared by every catalog that shows them.
 
 use std::collections::{BTreeSet, HashMap, hash_map};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Entry, Named, Origin};
 use super::offer::{List, short};
+use super::search::{Reader, Section, searched};
 use super::{Kind, Problems};
 
 /// The entries of one server in one list.
@@ -29,6 +30,8 @@ pub(super) struct Piece {
     pub(super) problems: Problems,
     /// Whether a name has an upper-case letter.
     pub(super) has_upper: bool,
+    /// What a search knows of them, once somebody has searched a catalog that has them.
+    section: OnceLock<Arc<Section>>,
 }
 
 /// Which definitions a server shows, and under which names.
@@ -68,7 +71,8 @@ impl Piece {
         let has_upper = entries.iter().any(|entry| entry.name().bytes().any(|byte| byte.is_ascii_uppercase()));
         let longest = raw.keys().map(|name| name.len()).max().unwrap_or_default();
         let entries = entries.into_boxed_slice();
-        Self { entries, exposed, raw, longest, hash: short(hash), bytes, heads, problems, has_upper }
+        let (hash, section) = (short(hash), OnceLock::new());
+        Self { entries, exposed, raw, longest, hash, bytes, heads, problems, has_upper, section }
     }
 
     /// Reports whether the piece has exactly the settled entries and problems.
@@ -89,6 +93,11 @@ impl Piece {
             return None;
         }
         self.at(*self.raw.get(name)?)
+    }
+
+    /// Returns what a search knows of the entries.
+    pub(super) fn section(&self, reader: &mut Reader) -> &Arc<Section> {
+        self.section.get_or_init(|| Arc::new(Section::new(searched(&self.entries), reader)))
     }
 
     pub(super) fn at(&self, index: u32) -> Option<&Entry> {

@@ -118,7 +118,7 @@ async fn index(catalog: Arc<Catalog>) -> Arc<Index> {
         Some(index) => index,
         None => {
             let made = tokio::task::spawn_blocking(move || catalog.index());
-            made.await.unwrap_or_else(|_| Arc::new(Index::new(Vec::new())))
+            made.await.unwrap_or_default()
         }
     }
 }

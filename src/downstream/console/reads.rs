@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 
 use super::access::Session;
 use super::{Answer, Asked, Console, No};
+use crate::keep;
 use crate::manager::{Server, ServerStatus};
-use crate::registry::Entry;
 use crate::registry::tokens::estimate;
+use crate::registry::{Catalog, Entry};
 
 /// How many of a server's last lines are shown with it.
 const LINES: usize = 200;
@@ -72,11 +73,8 @@ impl Console {
         let client = self.client(session, &asked.identity);
         let shown = client.settled_view(self.router.manager(), self.router.background()).await.shown;
         let servers = self.router.manager().servers();
-        let names: HashMap<&str, &str> =
-            servers.iter().map(|server| (server.config.alias.as_str(), server.config.name.as_str())).collect();
-        let is_wanted = |entry: &&Entry| wanted.as_ref().is_none_or(|server| *entry.server() == server.config.alias);
-        let tools = shown.tools().iter().filter(is_wanted).map(|entry| Tool::of(entry, &names)).collect();
-        Ok(Answer::of(&Tools { tools }))
+        // Definitions are read, counted and copied, and there may be thousands.
+        Ok(keep::done(move || listed(&shown, &servers, wanted.as_deref())).await)
     }
 
     /// Returns everything about one server.
@@ -101,6 +99,15 @@ impl Console {
         let is_it = |server: &&Arc<Server>| server.config.name == name || server.config.alias.as_str() == name;
         servers.iter().find(is_it).cloned().ok_or_else(|| gone(name))
     }
+}
+
+/// Returns the tools of a catalog, of one server or of all.
+fn listed(shown: &Catalog, servers: &[Arc<Server>], wanted: Option<&Server>) -> Answer {
+    let names: HashMap<&str, &str> =
+        servers.iter().map(|server| (server.config.alias.as_str(), server.config.name.as_str())).collect();
+    let is_wanted = |entry: &&Entry| wanted.is_none_or(|server| *entry.server() == server.config.alias);
+    let tools = shown.tools().iter().filter(is_wanted).map(|entry| Tool::of(entry, &names)).collect();
+    Answer::of(&Tools { tools })
 }
 
 fn gone(name: &str) -> No {

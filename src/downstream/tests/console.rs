@@ -104,6 +104,27 @@ async fn lines(peer: &mut Peer) -> Vec<Value> {
     all
 }
 
+#[test]
+fn tools_are_written_on_a_thread_that_may_block() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let home = home().await;
+        let token = home.session(true).await;
+        // The only thread that may block has something else to do.
+        let (free, held) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || held.recv());
+        let mut tools = std::pin::pin!(home.get("/console/tools", &token));
+        tokio::select! {
+            biased;
+            said = &mut tools => panic!("the runtime's thread has written them: {said:?}"),
+            said = home.send("GET / HTTP/1.1\r\nHost: HOST\r\n\r\n") => assert_eq!(said.head.status, 200),
+        }
+        drop(free);
+        assert_eq!(tools.await.head.status, 200);
+        assert!(busy.await.unwrap().is_err());
+    });
+}
+
 #[tokio::test]
 async fn the_files_of_the_page_are_for_everybody_at_this_machine_and_hold_no_data() {
     let home = home().await;

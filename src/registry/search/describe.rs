@@ -1,14 +1,15 @@
 //! Describes a tool: the texts that are searched, and the line that a search shows.
 
 use std::borrow::Cow;
+use std::mem;
 
 use serde_json::value::RawValue;
 
 use super::super::entry::Entry;
-use crate::protocol::{Raw, Theirs, object};
+use crate::protocol::{Nested, Raw, Theirs, object};
 
 /// How much of a description is searched, in bytes.
-const DESCRIPTION: usize = 4096;
+pub(super) const DESCRIPTION: usize = 4096;
 /// How many arguments of a tool are searched.
 const ARGUMENTS: usize = 64;
 /// How many arguments a line shows.
@@ -17,6 +18,20 @@ const SHOWN: usize = 8;
 const SENTENCE: usize = 110;
 /// How many characters of an argument's name, and of its type, a line shows.
 const WORD: usize = 64;
+
+/// The fields of a tool.
+pub(super) const FIELDS: usize = 6;
+const NAME: usize = 0;
+/// The first sentence of the description.
+const FIRST: usize = 1;
+/// The server's alias.
+const SERVER: usize = 2;
+/// The rest of the description.
+const REST: usize = 3;
+/// The names of the arguments.
+const ARGUMENT: usize = 4;
+/// What is said of the arguments.
+const SAID_OF_ARGUMENT: usize = 5;
 
 /// How much of a tool is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,31 +44,66 @@ pub(crate) enum Detail {
     Schema,
 }
 
-/// Returns the texts of a tool that are searched, each with the index of its field.
-pub(crate) fn fields(entry: &Entry) -> Vec<(usize, String)> {
-    let definition = &entry.source().json;
-    let [title, description, schema] = definition.members(["title", "description", "inputSchema"]);
-    let description = description.as_ref().and_then(Raw::string).unwrap_or_default();
-    let (first, rest) = sentence(cut(&description, DESCRIPTION));
-    let title = title.as_ref().and_then(Raw::string).unwrap_or_default();
-    let mut fields = vec![
-        (0, entry.raw_name().to_owned()),
-        (1, format!("{title} {first}")),
-        (2, entry.server().as_str().to_owned()),
-        (3, rest.to_owned()),
-    ];
-    if let Some(schema) = schema {
-        properties(&schema, |name, property| {
-            fields.push((4, name.to_owned()));
-            let property = Raw::part(schema.bytes(), property);
-            if let Some(text) = property.text("description") {
-                fields.push((5, cut(&text, DESCRIPTION).to_owned()));
-            }
-            // Some tools take all their arguments inside one.
-            properties(&property, |name, _| fields.push((4, name.to_owned())));
+/// Gives away the texts of a tool that are searched, each with the index of its field.
+pub(super) fn texts(entry: &Entry, mut give: impl FnMut(usize, &str)) {
+    // Of members that occur twice, the first one counts.
+    let (mut title, mut description, mut has_schema, mut of_arguments) = (None, None, false, Vec::new());
+    Nested::read(entry.source_json(), |definition| {
+        definition.members(|name, value| match &*name {
+            "title" if title.is_none() => title = Some(value.text()),
+            "description" if description.is_none() => description = Some(value.text()),
+            "inputSchema" if !mem::replace(&mut has_schema, true) => arguments(value, &mut of_arguments),
+            _ => {}
         });
+    });
+    let [title, description] = [title, description].map(|text| text.flatten().unwrap_or_default());
+    let (first, rest) = sentence(cut(&description, DESCRIPTION));
+    give(NAME, entry.raw_name());
+    give(FIRST, &title);
+    give(FIRST, first);
+    give(SERVER, entry.server().as_str());
+    give(REST, rest);
+    for (field, text) in &of_arguments {
+        give(*field, if *field == SAID_OF_ARGUMENT { cut(text, DESCRIPTION) } else { text });
     }
-    fields
+}
+
+/// Reads the arguments of a schema: their names, what is said of each, and the names inside.
+fn arguments<'a>(schema: Nested<'_, 'a>, found: &mut Vec<(usize, Cow<'a, str>)>) {
+    properties_of(schema, |name, property| {
+        found.push((ARGUMENT, name));
+        let (at, mut about, mut is_read) = (found.len(), None, false);
+        property.members(|name, value| match &*name {
+            "description" if about.is_none() => about = Some(value.text()),
+            // Some tools take all their arguments inside one.
+            "properties" if !mem::replace(&mut is_read, true) => some(value, |name, _| found.push((ARGUMENT, name))),
+            _ => {}
+        });
+        if let Some(about) = about.flatten() {
+            found.insert(at, (SAID_OF_ARGUMENT, about));
+        }
+    });
+}
+
+/// Passes the properties of a schema to `give`, in order.
+fn properties_of<'a>(schema: Nested<'_, 'a>, mut give: impl FnMut(Cow<'a, str>, Nested<'_, 'a>)) {
+    let mut is_read = false;
+    schema.members(|name, value| {
+        if name == "properties" && !mem::replace(&mut is_read, true) {
+            some(value, &mut give);
+        }
+    });
+}
+
+/// Gives away as many members of an object as count.
+fn some<'a>(object: Nested<'_, 'a>, mut give: impl FnMut(Cow<'a, str>, Nested<'_, 'a>)) {
+    let mut left = ARGUMENTS;
+    object.members(|name, value| {
+        if let Some(after) = left.checked_sub(1) {
+            left = after;
+            give(name, value);
+        }
+    });
 }
 
 /// Returns one line about a tool: `github__search(q: string, limit?: int) - First sentence.`
@@ -142,8 +192,8 @@ fn kind(property: &Raw) -> String {
     }
 }
 
-/// Passes the properties of a schema to `give`, in order.
-fn properties(schema: &Raw, mut give: impl FnMut(&str, &RawValue)) {
+/// Gives away the properties of a schema, in order.
+pub(super) fn properties(schema: &Raw, mut give: impl FnMut(&str, &RawValue)) {
     let Some(properties) = schema.value_of("properties") else { return };
     for (name, property) in object(properties).unwrap_or_default().into_iter().take(ARGUMENTS) {
         let name: Cow<'_, str> = name;
@@ -152,7 +202,7 @@ fn properties(schema: &Raw, mut give: impl FnMut(&str, &RawValue)) {
 }
 
 /// Splits a text behind its first sentence, or its first line.
-fn sentence(text: &str) -> (&str, &str) {
+pub(super) fn sentence(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.match_indices(['.', '!', '?', '\n', '。']).find_map(|(at, mark)| {
         let after = at + mark.len();

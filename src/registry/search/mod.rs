@@ -9,14 +9,24 @@
 mod alike;
 mod describe;
 mod languages;
+#[cfg(test)]
+mod plain;
+mod reader;
+mod section;
 mod words;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use describe::cut;
-pub(crate) use describe::{Detail, described, fields, structured};
+pub(crate) use describe::{Detail, described, structured};
+use describe::{FIELDS, cut};
+#[cfg(test)]
+pub(super) use plain::Plain;
+pub(super) use reader::Reader;
+pub(super) use section::Section;
+use section::{Counts, Places};
 pub(crate) use words::is_cjk;
 
 use super::entry::Entry;
@@ -38,7 +48,7 @@ pub(crate) fn is_own(name: &str) -> bool {
 }
 
 /// The weight of a word in each field, and how strongly the length of the field lowers it.
-const FIELDS: [(f32, f32); 6] = [
+const WEIGHTS: [(f32, f32); FIELDS] = [
     // The name.
     (2.0, 0.4),
     // The first sentence of the description.
@@ -65,9 +75,6 @@ const OTHERS: f32 = 0.2;
 const NAMED: f32 = 1000.0;
 /// The most words of a query that count.
 const WORDS: usize = 64;
-/// The most words of a tool's texts that are indexed, so that no server makes the index large. Of 426 tools of real
-/// servers, the longest has 646.
-const SAID: usize = 1024;
 /// The most bytes of a name that are compared with other names.
 const LONGEST: usize = 256;
 /// How strongly ranks are smoothed when two rankings are merged.
@@ -99,61 +106,59 @@ pub trait Ranker: fmt::Debug + Send + Sync {
 }
 
 /// The tools of one catalog, ready to be searched.
+#[derive(Default)]
 pub(crate) struct Index {
     entries: Box<[Entry]>,
-    /// For each word: the index of each entry that has it, and how much the word counts there.
-    postings: HashMap<Box<str>, Vec<(u32, f32)>>,
+    /// The section of each server, with the index of its first tool.
+    sections: Box<[(usize, Arc<Section>)]>,
+    /// The words of all sections, in order of their texts.
+    words: Box<[Word]>,
+    /// For each tool and field, the factor by which the field's length lowers a word's weight.
+    lengths: Box<[[f32; FIELDS]]>,
+}
+
+/// A word of one section.
+struct Word {
+    /// Its first bytes, which are nearly always enough to compare it.
+    start: u64,
+    section: u32,
+    number: u32,
 }
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Index of {} tools, {} words", self.entries.len(), self.postings.len())
+        write!(f, "Index of {} tools, {} words", self.entries.len(), self.words.len())
     }
 }
 
 impl Index {
-    /// Makes the index of these tools. This takes some 10 us for each tool.
-    pub(crate) fn new(entries: Vec<Entry>) -> Self {
-        let mut counts: HashMap<Box<str>, Vec<(u32, [u16; 6])>> = HashMap::new();
-        let mut lengths = Vec::with_capacity(entries.len());
-        for (at, entry) in (0..).zip(&entries) {
-            let (mut length, mut count) = ([0_u16; 6], 0);
-            for (field, text) in fields(entry) {
-                words::words(&text, |word| {
-                    count += 1;
-                    if count > SAID {
-                        return;
-                    }
-                    length[field] = length[field].saturating_add(1);
-                    let places = match counts.get_mut(word) {
-                        Some(places) => places,
-                        None => counts.entry(word.into()).or_default(),
-                    };
-                    match places.last_mut().filter(|(last, _)| *last == at) {
-                        Some((_, of)) => of[field] = of[field].saturating_add(1),
-                        None => {
-                            let mut of = [0; 6];
-                            of[field] = 1;
-                            places.push((at, of));
-                        }
-                    }
-                });
-            }
-            lengths.push(length);
+    /// Builds the index of these servers, each given by its tools and its section.
+    pub(super) fn of<'a>(servers: impl IntoIterator<Item = (&'a [Entry], &'a Arc<Section>)>) -> Self {
+        let (mut entries, mut sections) = (Vec::new(), Vec::new());
+        for (its, section) in servers {
+            sections.push((entries.len(), Arc::clone(section)));
+            entries.extend(searched(its).cloned());
         }
-        let mean = means(&lengths);
-        let weigh = |(at, of): (u32, [u16; 6])| {
-            let length = &lengths[at as usize];
-            let weight = |field: usize| {
-                let (weight, matters) = FIELDS[field];
+        let lengths = || sections.iter().flat_map(|(_, section)| section.lengths());
+        let mean = means(entries.len(), lengths());
+        let matters = |length: &Counts| {
+            let matters = |field: usize| {
+                let (_, matters) = WEIGHTS[field];
                 let longer = if mean[field] > 0.0 { f32::from(length[field]) / mean[field] } else { 1.0 };
-                weight * f32::from(of[field]) / (1.0 - matters + matters * longer)
+                1.0 - matters + matters * longer
             };
-            (at, (0..6).map(weight).sum())
+            std::array::from_fn(matters)
         };
-        let postings =
-            counts.into_iter().map(|(word, places)| (word, places.into_iter().map(weigh).collect())).collect();
-        Self { entries: entries.into(), postings }
+        let lengths = lengths().map(matters).collect();
+        let mut index = Self { entries: entries.into(), sections: sections.into(), words: Box::default(), lengths };
+        let each = (0..).zip(&index.sections).flat_map(|(at, (_, section))| {
+            let numbers = (0..).take(section.len());
+            numbers.map(move |number| Word { start: start_of(section.word(number)), section: at, number })
+        });
+        let mut words: Box<[Word]> = each.collect();
+        words.sort_unstable_by(|a, b| index.compare(a, (b.start, || index.text(b))).then(a.section.cmp(&b.section)));
+        index.words = words;
+        index
     }
 
     /// Returns the tools.
@@ -211,17 +216,20 @@ impl Index {
         let (mut counts, mut places) = (vec![(0.0_f32, 0.0_f32); all], Vec::new());
         for word in words {
             for (meant, weight) in self.meant(word) {
-                let having = self.postings.get(meant).map_or(&[][..], Vec::as_slice);
-                // Each meaning has its own rarity, so that a rare word does not lose weight to common words of similar
-                // meaning.
-                let weight = weight * rarity(all, having.len());
-                for (at, of) in having {
-                    let (best, sum) = &mut counts[*at as usize];
-                    if *sum == 0.0 {
-                        places.push(*at as usize);
+                let having = || self.words[meant.clone()].iter().map(|word| self.places(word));
+                // Each meaning has its own rarity, so that a rare word does not lose weight to common words of similar meaning.
+                let weight = weight * rarity(all, having().map(|(_, places)| places.left()).sum());
+                for (first, its) in having() {
+                    for (tool, counted) in its {
+                        let at = first + tool;
+                        let of = self.counts_for(at, counted);
+                        let (best, sum) = &mut counts[at];
+                        if *sum == 0.0 {
+                            places.push(at);
+                        }
+                        let count = weight * of * (SATURATION + 1.0) / (of + SATURATION);
+                        (*best, *sum) = (best.max(count), *sum + count);
                     }
-                    let count = weight * of * (SATURATION + 1.0) / (of + SATURATION);
-                    (*best, *sum) = (best.max(count), *sum + count);
                 }
             }
             for at in places.drain(..) {
@@ -236,12 +244,20 @@ impl Index {
         scores
     }
 
-    /// Returns the meanings of a word of a query, with their weights.
-    fn meant<'a>(&'a self, word: &'a str) -> Vec<(&'a str, f32)> {
-        let mut meant: Vec<(&str, f32)> = Vec::new();
-        let mut add = |word: &'a str, weight: f32| {
-            if self.postings.contains_key(word) && meant.iter().all(|(known, _)| *known != word) {
-                meant.push((word, weight));
+    /// Returns the weight of a word in the tool with this index; `counts` says how often each field has the word.
+    fn counts_for(&self, at: usize, counts: Counts) -> f32 {
+        let matters = &self.lengths[at];
+        let weight = |field: usize| WEIGHTS[field].0 * f32::from(counts[field]) / matters[field];
+        (0..FIELDS).map(weight).sum()
+    }
+
+    /// Returns the meanings of a word of a query: their ranges in `words`, and their weights.
+    fn meant(&self, word: &str) -> Vec<(Range<usize>, f32)> {
+        let mut meant: Vec<(Range<usize>, f32)> = Vec::new();
+        let mut add = |word: &str, weight: f32| {
+            let found = self.find(word);
+            if !found.is_empty() && meant.iter().all(|(known, _)| *known != found) {
+                meant.push((found, weight));
             }
         };
         add(word, 1.0);
@@ -256,8 +272,8 @@ impl Index {
         meant
     }
 
-    /// Returns the known words with nearly the same spelling as an unknown word.
-    fn nearly(&self, word: &str) -> Vec<&str> {
+    /// Returns the ranges in `words` of the known words with nearly the same spelling as an unknown word.
+    fn nearly(&self, word: &str) -> Vec<Range<usize>> {
         let length = word.chars().count();
         let most = match length {
             0..=3 => return Vec::new(),
@@ -267,14 +283,76 @@ impl Index {
         if word.chars().any(is_cjk) {
             return Vec::new();
         }
-        let first = word.chars().next();
-        let near = self.postings.keys().filter(|other| other.chars().next() == first);
-        let mut near: Vec<(usize, &str)> =
-            near.map(|other| (far(word, other, most), &**other)).filter(|(far, _)| *far <= most).collect();
-        near.sort_unstable();
-        let best = near.first().map(|(far, _)| *far);
-        near.into_iter().filter(|(far, _)| Some(*far) == best).take(4).map(|(_, other)| other).collect()
+        let first = word.chars().next().map_or(0, char::len_utf8);
+        let (first, mut at) = (&word[..first], self.begin(&word[..first]));
+        let mut near: Vec<(usize, &str, Range<usize>)> = Vec::new();
+        for same in self.words[at..].chunk_by(|a, b| self.text(a) == self.text(b)) {
+            let other = same.first().map_or("", |word| self.text(word));
+            if !other.starts_with(first) {
+                break;
+            }
+            let far = far(word, other, most);
+            if far <= most {
+                near.push((far, other, at..at + same.len()));
+            }
+            at += same.len();
+        }
+        near.sort_unstable_by_key(|(far, other, _)| (*far, *other));
+        let best = near.first().map(|(far, ..)| *far);
+        near.into_iter().filter(|(far, ..)| Some(*far) == best).take(4).map(|(.., at)| at).collect()
     }
+
+    /// Returns the range of a word in `words`.
+    fn find(&self, word: &str) -> Range<usize> {
+        let begin = self.begin(word);
+        let same = self.words[begin..].iter().take_while(|other| self.text(other) == word);
+        begin..begin + same.count()
+    }
+
+    /// Returns the index in `words` of the first word that does not sort before this one.
+    fn begin(&self, word: &str) -> usize {
+        let start = start_of(word);
+        self.words.partition_point(|other| self.compare(other, (start, || word)).is_lt())
+    }
+
+    /// Compares a word with another one, given by its first bytes and its text.
+    fn compare<'a>(&self, word: &Word, (start, text): (u64, impl Fn() -> &'a str)) -> Ordering {
+        // No word has a zero byte, so this is the order of the texts.
+        word.start.cmp(&start).then_with(|| self.text(word).cmp(text()))
+    }
+
+    fn text(&self, word: &Word) -> &str {
+        self.section(word).1.word(word.number)
+    }
+
+    /// Returns the tools that have a word, with the index of the first tool of their server.
+    fn places(&self, word: &Word) -> (usize, Places<'_>) {
+        let (first, section) = self.section(word);
+        (*first, section.places(word.number))
+    }
+
+    fn section(&self, word: &Word) -> &(usize, Arc<Section>) {
+        &self.sections[word.section as usize]
+    }
+
+    /// Returns how many of its sections are also in another index.
+    #[cfg(test)]
+    pub(super) fn shared(&self, other: &Self) -> usize {
+        let is_shared = |section: &Arc<Section>| other.sections.iter().any(|(_, other)| Arc::ptr_eq(section, other));
+        self.sections.iter().filter(|(_, section)| is_shared(section)).count()
+    }
+}
+
+/// Returns those of a server's tools that are searched: the host's own are not.
+pub(super) fn searched(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    entries.iter().filter(|entry| !is_own(entry.name()))
+}
+
+/// Returns the first bytes of a word, as a number whose order is theirs.
+fn start_of(word: &str) -> u64 {
+    let mut start = [0; size_of::<u64>()];
+    start.iter_mut().zip(word.bytes()).for_each(|(to, byte)| *to = byte);
+    u64::from_be_bytes(start)
 }
 
 /// Returns the weight of a word that is in `with` of `all` tools.
@@ -302,13 +380,14 @@ pub(crate) fn merged(count: usize, orders: [&[usize]; 2]) -> Vec<usize> {
     merged
 }
 
-fn means(lengths: &[[u16; 6]]) -> [f32; 6] {
-    let mut sums = [0.0_f32; 6];
+/// Returns the mean length of each field.
+fn means<'a>(count: usize, lengths: impl Iterator<Item = &'a Counts>) -> [f32; FIELDS] {
+    let mut sums = [0.0_f32; FIELDS];
     for length in lengths {
         sums.iter_mut().zip(length).for_each(|(sum, one)| *sum += f32::from(*one));
     }
     #[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
-    let count = lengths.len().max(1) as f32;
+    let count = count.max(1) as f32;
     sums.map(|sum| sum / count)
 }
 

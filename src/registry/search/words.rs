@@ -2,6 +2,7 @@
 //! meaning are dropped, and the rest are reduced to their stems. Chinese, Japanese and Korean text becomes pairs of
 //! characters. Pure.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
@@ -18,22 +19,45 @@ const LONGEST: usize = 40;
 
 /// Passes the words of a text to `word`, in order.
 pub(super) fn words(text: &str, mut word: impl FnMut(&str)) {
-    let stemmer = Stemmer::create(Algorithm::English);
-    let mut put = |token: &str| {
-        let lower: String = token.chars().flat_map(char::to_lowercase).take(LONGEST).collect();
+    runs(text).for_each(|run| tokens(run, &mut |token| word(&stem(token))));
+}
+
+/// Returns the runs of letters, digits and underscores of a text.
+pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|run| !run.is_empty())
+}
+
+/// Returns the word that a token is counted as.
+pub(super) fn stem(token: &str) -> Cow<'_, str> {
+    Stemmer::create(Algorithm::English).stem(token)
+}
+
+/// Gives away the tokens of a run, in order and in lower case, without those that say nothing.
+pub(super) fn tokens(run: &str, token: &mut impl FnMut(&str)) {
+    let mut lower = String::new();
+    let mut put = |part: &str| {
+        lower.clear();
+        if part.is_ascii() {
+            lower.push_str(&part[..part.len().min(LONGEST)]);
+            lower.make_ascii_lowercase();
+        } else {
+            lower.extend(part.chars().flat_map(char::to_lowercase).take(LONGEST));
+        }
         if !lower.is_empty() && !stop().contains(&*lower) {
-            word(&stemmer.stem(&lower));
+            token(&lower);
         }
     };
-    for run in text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|run| !run.is_empty()) {
-        // A person who knows the name of an argument types it unchanged.
-        let mut count = 0_usize;
-        run.split('_').for_each(|part| parts(part, &mut |part| count += usize::from(!part.is_empty())));
-        if count > 1 && run.is_ascii() {
-            put(&run.replace('_', ""));
-        }
-        run.split('_').for_each(|part| scripts(part, &mut put));
+    // Nearly every run is a plain word, perhaps the first one of a sentence.
+    if run.bytes().enumerate().all(|(at, byte)| byte.is_ascii_lowercase() || at == 0 && byte.is_ascii_uppercase()) {
+        return put(run);
     }
+    // Whoever knows the name of an argument writes it as it is.
+    let mut count = 0_usize;
+    run.split('_').for_each(|part| parts(part, &mut |part| count += usize::from(!part.is_empty())));
+    if count > 1 && run.is_ascii() {
+        put(&run.replace('_', ""));
+    }
+    run.split('_').for_each(|part| scripts(part, &mut put));
 }
 
 /// Passes the words of a run of letters to `put`, split by script.

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::search::{Detail, Index, described, structured};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::search::{Detail, Index, Plain, described, structured};
 use super::*;
 
 const RECORDED: &str = include_str!("../../../tests/fixtures/definitions/recorded.jsonl");
@@ -16,7 +19,7 @@ const TUNE: &str = include_str!("../../../tests/retrieval/tune.tsv");
 const DEVELOP: &str = include_str!("../../../tests/retrieval/develop.tsv");
 const SECOND: &str = include_str!("../../../tests/retrieval/second.tsv");
 
-fn index() -> Index {
+fn recorded() -> Catalog {
     let aliases: BTreeMap<&str, &str> = SERVERS.lines().filter_map(|line| line.split_once(' ')).collect();
     let packages: BTreeMap<String, Value> = RECORDED
         .lines()
@@ -28,7 +31,11 @@ fn index() -> Index {
         server(at, alias, Prefix::Always, &offer(&[(Kind::Tools, &tools.join(","))]))
     };
     let all: Vec<Contribution> = aliases.iter().enumerate().map(contribution).collect();
-    Index::new(build(&all).entries(Kind::Tools).to_vec())
+    build(&all)
+}
+
+fn index() -> Arc<Index> {
+    recorded().index()
 }
 
 /// Returns recall and hits within the first five tools, in percent of the queries.
@@ -126,4 +133,85 @@ fn retrieval_of_the_queries_to_develop_on() {
 fn retrieval_of_the_frozen_queries() {
     let (recall, hits) = measured("frozen", FROZEN);
     assert!(recall >= 83.0 && hits >= 86.0, "recall@5 {recall:.1}, hit@5 {hits:.1}");
+}
+
+/// Asserts that the index of a catalog ranks as the plain ranking does.
+fn assert_as_plain<'a>(catalog: &Catalog, queries: impl Iterator<Item = &'a str>) {
+    let (index, plain) = (catalog.index(), Plain::new(catalog.entries(Kind::Tools).to_vec()));
+    for query in queries {
+        for server in [None, Some("a"), Some("github")] {
+            assert_eq!(index.rank(query, server), plain.rank(query, server), "{query:?} {server:?}");
+        }
+    }
+}
+
+#[test]
+fn retrieval_ranks_as_the_plain_ranking_does() {
+    let queries = [TUNE, DEVELOP, SECOND, FROZEN].into_iter().flat_map(str::lines);
+    let queries = queries.filter_map(|line| line.split('\t').nth(1));
+    // A few words are misspelt.
+    let odd = ["", "_", "serach fiels", "kuberntes pdos", "get_file-contents", "搜索文件", "x".repeat(300).leak()];
+    assert_as_plain(&recorded(), queries.chain(odd));
+}
+
+/// Returns a tool that says these words, in the places that the numbers choose.
+fn saying(number: usize, words: &[(usize, &str)]) -> String {
+    let said = |place: usize| {
+        let its: Vec<&str> = words.iter().filter(|(of, _)| *of == place).map(|(_, word)| *word).collect();
+        its.join(" ")
+    };
+    let inner = json!({ said(6): { "description": said(7) } });
+    let mut tool = json!({
+        "name": format!("t{number}_{}", said(0).replace(' ', "-")),
+        "inputSchema": {
+            "type": "object",
+            "properties": { said(3): { "properties": inner, "description": said(4) }, said(5): {} },
+        },
+    });
+    for (place, member) in [(1, "title"), (2, "description")] {
+        if !said(place).is_empty() {
+            tool[member] = said(place).into();
+        }
+    }
+    tool.to_string()
+}
+
+fn word() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(WORDS.split(' ').collect::<Vec<_>>())
+}
+
+proptest! {
+    #[test]
+    fn retrieval_of_any_tools_ranks_as_the_plain_ranking_does(
+        tools in prop::collection::vec(prop::collection::vec((0_usize..8, word()), 0..30), 0..40),
+        queries in prop::collection::vec(prop::collection::vec(word(), 0..6), 1..6),
+    ) {
+        let tools: Vec<String> = tools.iter().enumerate().map(|(at, words)| saying(at, words)).collect();
+        let servers = tools.chunks(7).zip(["a", "b", "c", "d", "e", "f"]).enumerate();
+        let all: Vec<Contribution> = servers
+            .map(|(at, (its, alias))| server(at, alias, Prefix::Always, &offer(&[(Kind::Tools, &its.join(","))])))
+            .collect();
+        let queries: Vec<String> = queries.iter().map(|words| words.join(" ")).collect();
+        assert_as_plain(&build(&all), queries.iter().map(String::as_str));
+    }
+}
+
+/// Words that mean one another, that are spelled nearly alike, that say nothing, and that are no words.
+const WORDS: &str = "file. files fiel folder directory Read reads fetch getFile list_open-PRs the of datei lesen 搜索文件 文件 名 \
+    HTTPServer repository repo Repositorys kubernetes kubernets issue! über e.g. __ a_b_c searchable authentication authenticate \
+    authorization x 42 ß İstanbul";
+
+#[test]
+fn retrieval_reads_only_the_tools_of_the_server_that_changed() {
+    let naming = Arc::new(Naming::default());
+    let part = |at: usize, alias: &str, names: &[&str]| {
+        Arc::new(Part::new(server(at, alias, Prefix::Auto, &tools(names)), &naming))
+    };
+    let merge = |parts: &[Arc<Part>]| Catalog::merge(parts, &naming, &mut Owners::default());
+    let mut parts = vec![part(0, "a", &["read_file"]), part(1, "b", &["write_file"]), part(2, "c", &["open_file"])];
+    let before = merge(&parts).index();
+    parts[1] = part(1, "b", &["write_file", "move_file"]);
+    let catalog = merge(&parts);
+    assert_eq!((catalog.index().shared(&before), before.shared(&before)), (2, 3));
+    assert_as_plain(&catalog, ["file", "move", "write"].into_iter());
 }
