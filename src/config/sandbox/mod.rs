@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 pub(super) use self::foreign::read as read_foreign;
-#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
 pub(crate) use self::host::parse as parse_host;
 pub use self::host::{NotAHost, SandboxHost};
 pub(super) use self::read::read;
@@ -54,10 +57,15 @@ pub struct Sandbox {
     pub unix: bool,
     /// The most open files of one process; `None` means our own limit.
     pub files: Option<usize>,
-    /// The most memory of one process for its data, in bytes; `None` means no limit.
+    /// The most memory, in bytes: of all processes where they are counted together, else of each one for its data; `None`
+    /// means no limit.
     pub memory: Option<usize>,
+    /// The most time of processors for all processes, in thousandths of one processor; `None` means no limit.
+    pub cpu: Option<u32>,
     /// The most processes and threads of the server together; `None` means no limit.
     pub processes: Option<usize>,
+    /// The image of the container in which the command runs, by podman or docker; `None` means that it runs on this machine.
+    pub container: Option<String>,
     /// Whether the server also starts on a machine that cannot give all of the level.
     pub weak: bool,
     /// The file into which strace writes what the process does; `None` means that it is not watched.
@@ -127,7 +135,9 @@ impl Default for Sandbox {
             unix: false,
             files: None,
             memory: None,
+            cpu: None,
             processes: None,
+            container: None,
             weak: false,
             trace: None,
             whose: String::new(),
@@ -159,7 +169,7 @@ impl Sandbox {
     /// Reports whether anything is kept from the process.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.level != SandboxLevel::Off
+        self.level != SandboxLevel::Off || self.container.is_some()
     }
 
     /// Lets the process read a file or folder.
@@ -195,6 +205,18 @@ impl Sandbox {
         Self { network: SandboxNetwork::Hosts(hosts.into_iter().collect()), ..self }
     }
 
+    /// Runs the command in a container of this image. What is listed is mounted into it, and no other file of this machine.
+    ///
+    /// ```
+    /// use mcp_host::config::{Sandbox, Stdio};
+    ///
+    /// let stdio = Stdio::new("node").args(["/srv/server.js"]).sandbox(Sandbox::on().container("node:24").read("/srv"));
+    /// ```
+    #[must_use]
+    pub fn container(self, image: impl Into<String>) -> Self {
+        Self { container: Some(image.into()), ..self }
+    }
+
     /// Starts the process under strace, which writes into this file what it opens, connects to, and is refused.
     #[must_use]
     pub fn traced(self, file: impl Into<PathBuf>) -> Self {
@@ -204,7 +226,7 @@ impl Sandbox {
     /// Returns the file into which strace writes what the process does.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere nothing is watched")
+        allow(dead_code, reason = "elsewhere nothing is watched")
     )]
     pub(crate) fn trace(&self) -> Option<&Path> {
         self.trace.as_deref()
@@ -214,7 +236,7 @@ impl Sandbox {
     /// that a project's server does not get the HOME of another one of its name.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no such folder")
+        allow(dead_code, reason = "elsewhere there is no such folder")
     )]
     pub(crate) fn whose(&self) -> &str {
         &self.whose
@@ -224,7 +246,7 @@ impl Sandbox {
     /// write it, as they may their `cwd`.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere nothing is granted")
+        allow(dead_code, reason = "elsewhere nothing is granted")
     )]
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -243,6 +265,12 @@ impl Sandbox {
 }
 
 impl Stdio {
+    /// Reports whether the command is one of a container, and not of this machine.
+    #[must_use]
+    pub fn is_contained(&self) -> bool {
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.container.is_some())
+    }
+
     /// Reports whether anything is kept from the process, or it is watched: then another command starts in its place.
     pub(crate) fn is_confined(&self) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_on() || sandbox.trace.is_some())

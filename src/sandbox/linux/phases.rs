@@ -11,8 +11,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::grants::variable;
-use super::places::{Own, Places};
+use crate::sandbox::grants::variable;
+use crate::sandbox::places::{Own, Places};
 use crate::config::{Sandbox, SandboxHost, SandboxNetwork, Stdio};
 use crate::hex;
 

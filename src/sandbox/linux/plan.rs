@@ -6,11 +6,21 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::container::{Container, Keeper};
+use super::scope::Scope;
+use crate::sandbox::withheld::{is_of_proxy, leads_out};
+
 /// The orders for one start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
-    /// The namespaces to go into first; `None` if there are none.
+    /// The container that is started in place of the server; `None` if there is none.
+    pub(super) container: Option<Container>,
+    /// The container that is ended once its client is gone; `None` if this process starts a server.
+    pub(super) keeper: Option<Keeper>,
+    /// The limits for all processes together, which come first; `None` if there are none.
+    pub(super) scope: Option<Scope>,
+    /// The namespaces to go into then; `None` if there are none.
     pub(super) bubble: Option<Bubble>,
     /// Whether the launcher is inside of them.
     pub(super) is_inside: bool,
@@ -74,31 +84,6 @@ impl Plan {
     /// the user. Where the network is another one, so do settings of the host's proxies, even those of the entry.
     pub(super) fn withholds(&self, name: &OsString) -> bool {
         let Some(name) = name.to_str() else { return true };
-        let leads_out = ["XDG_", "DBUS_"].iter().any(|prefix| name.starts_with(prefix)) || LEADS_OUT.contains(&name);
-        let is_proxy = self.door.is_some() && PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name));
-        is_proxy || leads_out && !self.own.iter().any(|own| own == name)
-    }
-
-    /// Returns the variables by which programs find the proxy at this URL.
-    pub(super) fn proxies(url: &str) -> impl Iterator<Item = (String, String)> {
-        let each = |name: &&str| [(*name).to_owned(), name.to_ascii_lowercase()].map(|name| (name, url.to_owned()));
-        // Without it, Node does not read the others.
-        let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
-        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].iter().flat_map(each).chain([node]).collect::<Vec<_>>().into_iter()
+        self.door.is_some() && is_of_proxy(name) || leads_out(name) && !self.own.iter().any(|own| own == name)
     }
 }
-
-/// Settings of proxies, in any case.
-const PROXIES: [&str; 8] = [
-    "ALL_PROXY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NO_PROXY",
-    "PIP_PROXY",
-    "npm_config_https_proxy",
-    "npm_config_noproxy",
-    "npm_config_proxy",
-];
-
-const LEADS_OUT: [&str; 6] =
-    ["DOCKER_HOST", "GPG_AGENT_INFO", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG"];
