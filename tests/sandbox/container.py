@@ -26,7 +26,7 @@ while read -r line; do
     *'"initialize"'*) r='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
     *'"tools/list"'*) r='{"tools":[{"name":"run","inputSchema":{"type":"object","properties":{"code":{"type":"string"}}}}]}' ;;
     *'"tools/call"'*)
-      code=$(printf '%s' "$line" | sed -n 's/.*"code":"\([^"]*\)".*/\1/p')
+      code=$(printf '%s' "$line" | sed -n 's/.*"code": *"\([^"]*\)".*/\1/p')
       out=$(sh -c "$code" 2>&1 | tr '\n"\\\t' '    ')
       r='{"content":[{"type":"text","text":"'$out'"}]}'
       ;;
@@ -89,12 +89,12 @@ class Engine:
 
 
 class Host(Client):
-    def __init__(self, binary, home, entries):
-        (home / "mcp.json").write_text(json.dumps({"host": {"startupWait": "60s"}, "mcpServers": entries}))
+    def __init__(self, binary, state, entries):
+        (state / "mcp.json").write_text(json.dumps({"host": {"startupWait": "60s"}, "mcpServers": entries}))
         # podman keeps its images below the HOME and the session of the user; only the host's own state goes elsewhere.
-        environment = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "SECRET_OF_HOST": "correct-horse"}
-        self.log = open(home / "log", "w+")
-        command = [binary, "stdio", "--own", "--config", home / "mcp.json"]
+        environment = {**os.environ, "XDG_STATE_HOME": str(state), "SECRET_OF_HOST": "correct-horse"}
+        self.log = open(state / "log", "w+")
+        command = [binary, "stdio", "--own", "--config", state / "mcp.json"]
         super().__init__(command, environment, self.log, "container")
 
     def run(self, server, code):
@@ -116,7 +116,7 @@ def ways(host, home):
         ("cat $REAL/keys/id 2>/dev/null || echo refused", "refused"),
         ("ls $REAL", "desk note"),
         ("cat $REAL/note", "a note"),
-        ("echo x > $REAL/note 2>/dev/null || echo refused", "refused"),
+        ("(echo x > $REAL/note) 2>/dev/null || echo refused", "refused"),
         ("echo written > $REAL/desk/new && cat $REAL/desk/new", "written"),
         ("touch /new 2>/dev/null || echo refused", "refused"),
         ("touch /tmp/new $HOME/new && echo done", "done"),
@@ -135,7 +135,7 @@ def ways(host, home):
     there = (home / "desk/new").stat()
     yield ("the owner of a written file", None if there.st_uid == os.geteuid() else f"uid {there.st_uid}")
     found = host.run("open", "ls /sys/class/net | wc -w")
-    yield ("a network of its own", None if int(found) > 1 else f"{found} devices")
+    yield ("a network of its own", None if found.isdigit() and int(found) > 1 else f"devices: {found}")
 
 
 def gone(engine):
@@ -147,7 +147,7 @@ def gone(engine):
     return None
 
 
-def limits(engine, binary, home):
+def limits(engine, binary, home, state):
     """Returns whether each limit is in force where the engine has it, and fails the server where it has not."""
     can = engine.controllers()
     for key, value, file, expected in [
@@ -155,7 +155,7 @@ def limits(engine, binary, home):
         ("cpu", 0.5, "cpu.max", "50000 100000"),
         ("processes", 64, "pids.max", "64"),
     ]:
-        host = Host(binary, home, {"box": entry(home, {"level": "strict", key: value})})
+        host = Host(binary, state, {"box": entry(home, {"level": "strict", key: value})})
         if key in can:
             found = host.run("box", f"cat /sys/fs/cgroup/{file}")
             yield (f"{key}, which the engine has", None if found == expected else found)
@@ -178,8 +178,8 @@ def main(binary):
         print(f"{'FAIL' if wrong else 'ok  '} {what}{f': {wrong}' if wrong else ''}", flush=True)
 
     busybox = subprocess.run(["which", "busybox"], check=True, capture_output=True, text=True).stdout.strip()
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder).resolve()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        home, state = Path(folder).resolve(), Path(other).resolve()
         for name in ["keys", "desk"]:
             (home / name).mkdir()
         (home / "keys/id").write_text("a planted key")
@@ -191,7 +191,7 @@ def main(binary):
             "open": entry(home, {}),
             "deaf": entry(home, {"level": "strict"}, DEAF="yes"),
         }
-        host = Host(binary, home, entries)
+        host = Host(binary, state, entries)
         for what, wrong in ways(host, home):
             tell(what, wrong)
         tell("three containers", None if len(engine.left()) == 3 else f"{engine.left()}")
@@ -199,14 +199,14 @@ def main(binary):
         tell("nothing is left of a host that ended", gone(engine))
         # The name means another image by now.
         engine.load(busybox, "second")
-        host = Host(binary, home, entries)
+        host = Host(binary, state, entries)
         found = host.run("strict", "cat /mark")
         tell("the image of the first use", None if found == "first" else found)
         host.run("deaf", "true")
         host.child.kill()
         host.child.wait()
         tell("nothing is left of a host that was killed", gone(engine))
-        for what, wrong in limits(engine, binary, home):
+        for what, wrong in limits(engine, binary, home, state):
             tell(what, wrong)
         tell("nothing is left", gone(engine))
     print(f"{engine.program}: {count - failed} passed, {failed} failed")

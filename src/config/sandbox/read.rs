@@ -141,13 +141,21 @@ fn refuse_beside(field: &Field<'_>, sandbox: &Sandbox, report: &mut Report) {
             "a container reaches every host or none, and not those of a list",
             "write \"network\": \"none\" or \"open\", or remove `container` and take the level \"strict\"",
         ),
-        (sandbox.install.is_some(), "a container runs what its image has, so `install` means nothing", "remove `install`"),
+        (
+            sandbox.install.is_some(),
+            "a container runs what its image has, so `install` means nothing",
+            "remove `install`",
+        ),
         (
             sandbox.home == SandboxHome::User,
             "a container always has a HOME of its own",
             "remove `home`; what `read` and `write` list of your HOME is in its own, too",
         ),
-        (sandbox.unix, "in a container `unix` means nothing", "remove `unix`, and list the path of the socket in `write`"),
+        (
+            sandbox.unix,
+            "in a container `unix` means nothing",
+            "remove `unix`, and list the path of the socket in `write`",
+        ),
         (
             sandbox.weak,
             "there is nothing in place of a container, so `weak` means nothing",
@@ -170,7 +178,9 @@ fn processors(field: &Field<'_>, report: &mut Report) -> Option<u32> {
     let count = number.parse::<f64>().ok().filter(|count| (FEWEST_PROCESSORS..=MOST_PROCESSORS).contains(count));
     let Some(count) = count else {
         let message = format!("{number} is not a number of processors from {FEWEST_PROCESSORS} to {MOST_PROCESSORS}");
-        report.problem(field.at, &field.path, message).help("write 0.5 for half the time of one processor, 2.0 for two");
+        report
+            .problem(field.at, &field.path, message)
+            .help("write 0.5 for half the time of one processor, 2.0 for two");
         return None;
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within the bounds above")]

@@ -81,7 +81,8 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
     let levels = "the levels are \"off\", \"default\", and \"strict\"";
     assert_eq!(told, format!("mcp.toml:4: host.sandbox: \"full\" is no level of this version; {levels}"));
     let text = "[mcpServers.a]\ncommand = \"x\"\n[host]\nsandbox = { container = \"a\" }\n";
-    let expected = "mcp.toml:4: host.sandbox: not every server runs in one image; write `container` into the entries of servers";
+    let expected =
+        "mcp.toml:4: host.sandbox: not every server runs in one image; write `container` into the entries of servers";
     assert_eq!(parsed(text).unwrap_err(), expected);
     let package = "package = { type = \"npm\", name = \"a\", version = \"1.0.0\", digest = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\" }";
     let text = format!("[mcpServers.a]\ncommand = \"x\"\n{package}\nsandbox = {{ container = \"a\" }}\n");
@@ -183,7 +184,8 @@ fn the_sandbox_of_vs_code_is_read_as_it_is() {
 
 #[test]
 fn a_container_has_an_image_and_limits() {
-    let text = "sandbox = { container = \"ghcr.io/a/b:1@sha256:00\", level = \"strict\", cpu = 1.5, memory = \"1MiB\" }";
+    let text =
+        "sandbox = { container = \"ghcr.io/a/b:1@sha256:00\", level = \"strict\", cpu = 1.5, memory = \"1MiB\" }";
     let config = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\n{text}\n")).unwrap();
     let expected = Sandbox::strict().container("ghcr.io/a/b:1@sha256:00");
     assert_eq!(of(&config), Some(Sandbox { cpu: Some(1500), memory: Some(1 << 20), ..expected }));

@@ -26,11 +26,11 @@ use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::proxy::{Beyond, Proxy, Rules, USER, accept};
 use crate::config::{SandboxHost, WATCHED};
 use crate::counts::ServerCounts;
 use crate::dial::system;
 use crate::hex;
+use crate::sandbox::proxy::{Beyond, Proxy, Rules, USER, accept};
 
 /// How names of doors begin.
 const PREFIX: &str = "door-";

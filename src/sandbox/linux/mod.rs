@@ -175,7 +175,8 @@ impl Machine {
             _ => None,
         };
         let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
-        let mut plan = Plan { bubble, scope: scope::of(sandbox), ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
+        let mut plan =
+            Plan { bubble, scope: scope::of(sandbox), ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
         let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
         let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
         plan.set.extend(set);

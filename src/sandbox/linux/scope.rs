@@ -155,7 +155,8 @@ mod tests {
         assert_eq!(all, ["MemoryMax=1048576", "MemorySwapMax=0", "CPUQuota=151%", "TasksMax=32"]);
         assert_eq!(properties(&sandbox, |controller| controller == "pids"), ["TasksMax=32"]);
         assert!(properties(&Sandbox::on(), |_| true).is_empty());
-        let scope = Scope { program: "/usr/bin/systemd-run".into(), session: Some("/run/user/1000".into()), properties: all };
+        let scope =
+            Scope { program: "/usr/bin/systemd-run".into(), session: Some("/run/user/1000".into()), properties: all };
         let expected = "--user --scope --quiet --collect --description=a server of mcp-host --property=MemoryMax=1048576 \
                         --property=MemorySwapMax=0 --property=CPUQuota=151% --property=TasksMax=32";
         assert_eq!(words(&scope).join(" "), expected);

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::filter;
-use crate::sandbox::grants::Grants;
-use crate::sandbox::places::{Own, Places};
 use super::plan::Plan;
 use crate::config::{Sandbox, Stdio};
 use crate::sandbox::Error;
+use crate::sandbox::grants::Grants;
+use crate::sandbox::places::{Own, Places};
 
 /// A HOME with keys, projects, and programs.
 struct Account {

@@ -110,12 +110,7 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
 }
 
 /// Returns the command of `sandbox-exec`, and the way out to the hosts that the entry lists.
-fn confined(
-    stdio: Stdio,
-    sandbox: &Sandbox,
-    places: &Places,
-    own: &Own,
-) -> Result<(Stdio, Option<Arc<Door>>), Error> {
+fn confined(stdio: Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -> Result<(Stdio, Option<Arc<Door>>), Error> {
     let file = program(&stdio, places);
     let grants = Grants::of(&stdio, sandbox, places, own, file.as_deref())?;
     let wrong =

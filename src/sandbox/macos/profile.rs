@@ -124,7 +124,10 @@ mod tests {
         for text in [BASE, NETWORK] {
             let code: String = text.lines().filter(|line| !line.starts_with(';')).collect();
             assert_eq!(code.matches('(').count(), code.matches(')').count());
-            assert!(!code.contains("(allow default)") && !code.contains("/Users") && !code.contains("network*"), "{code}");
+            assert!(
+                !code.contains("(allow default)") && !code.contains("/Users") && !code.contains("network*"),
+                "{code}"
+            );
         }
     }
 }

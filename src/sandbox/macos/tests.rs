@@ -40,7 +40,9 @@ fn h108_the_command_for_macos_has_a_profile_and_paths_beside_it() {
     assert!(words.starts_with("-p\n(version 1)\n") && !words.contains("correct-horse"), "{words}");
     let parameter = |path: &str| words.lines().find(|line| line.ends_with(&format!("=ROOT/{path}"))).map(str::to_owned);
     assert!(parameter("home/.gitconfig").is_some_and(|line| line.starts_with("READ_")), "{words}");
-    for path in ["home/src", "home/state/sandbox/a-0/home", "home/state/sandbox/a-0/tmp", "home/state/sandbox/a-0/cache"] {
+    for path in
+        ["home/src", "home/state/sandbox/a-0/home", "home/state/sandbox/a-0/tmp", "home/state/sandbox/a-0/cache"]
+    {
         assert!(parameter(path).is_some_and(|line| line.starts_with("WRITE_")), "{path}: {words}");
     }
     assert_eq!(parameter("home"), None, "{words}");

@@ -153,11 +153,7 @@ const LINE: usize = 120;
 
 /// Asks a SOCKS5 proxy for a connection (RFC 1928), with a name and a password if there are some (RFC 1929). Returns why there
 /// is none, if the proxy says so.
-async fn socks(
-    stream: &mut TcpStream,
-    asked: &Asked,
-    told: Option<(&str, &str)>,
-) -> io::Result<Result<(), String>> {
+async fn socks(stream: &mut TcpStream, asked: &Asked, told: Option<(&str, &str)>) -> io::Result<Result<(), String>> {
     const PLAIN: u8 = 0;
     const BY_PASSWORD: u8 = 2;
     let way = if told.is_some() { BY_PASSWORD } else { PLAIN };
@@ -218,7 +214,8 @@ mod tests {
         let tunnel = |host: &str| by(&format!("CONNECT {host} HTTP/1.1\r\n\r\n"));
         let proof = "Proxy-Authorization: Basic YWRhOnBhc3Mgd29yZA==\r\n".to_owned();
         assert_eq!(tunnel("api.example.com:443"), Some((("proxy.example".to_owned(), 3128), proof)));
-        for direct in ["inner.example:443", "a.inner.example:443", "10.1.2.3:5432", "localhost:9", "127.0.0.1:9", "[::1]:9"]
+        for direct in
+            ["inner.example:443", "a.inner.example:443", "10.1.2.3:5432", "localhost:9", "127.0.0.1:9", "[::1]:9"]
         {
             assert_eq!(tunnel(direct), None, "{direct}");
         }

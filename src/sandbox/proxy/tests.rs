@@ -190,7 +190,8 @@ async fn h108_a_listed_host_is_reached_by_the_proxy_of_this_machine() {
     let company = of_company(&[(3, b"\x05\x02"), (5, b"\x01\x00"), (18, b"\x05\x00\x00\x01\0\0\0\0\0\0")]).await;
     let url = format!("socks5h://u:p@127.0.0.1:{company}");
     let got = said_beyond(&url, direct, b"CONNECT api.example:443 HTTP/1.1\r\n\r\n").await;
-    let expected = "HTTP/1.1 200 Connection established\r\n\r\n\x05\x01\x02\x01\x01u\x01p\x05\x01\x00\x03\x0bapi.example\x01";
+    let expected =
+        "HTTP/1.1 200 Connection established\r\n\r\n\x05\x01\x02\x01\x01u\x01p\x05\x01\x00\x03\x0bapi.example\x01";
     assert!(got.starts_with(expected), "{got:?}");
 }
 
@@ -219,7 +220,8 @@ async fn h108_a_proxy_of_this_machine_that_fails_is_named_and_not_passed_by() {
         (format!("http://127.0.0.1:{ended}"), format!("127.0.0.1:{ended}, does not serve: ")),
         (
             "https://proxy.example".to_owned(),
-            "proxy.example:443, is one of https://, which a sandbox cannot use: name one of http:// or socks5://".to_owned(),
+            "proxy.example:443, is one of https://, which a sandbox cannot use: name one of http:// or socks5://"
+                .to_owned(),
         ),
     ] {
         let got = said_beyond(&company, 9, b"CONNECT api.example:443 HTTP/1.1\r\n\r\n").await;

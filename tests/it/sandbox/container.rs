@@ -104,8 +104,14 @@ fn h108_a_server_runs_in_a_container_of_the_image_that_was_there_first() {
     let mut program = stage.start(&servers);
     assert_eq!(program.run("box", "r = os.environ['TOKEN']").as_deref(), Ok("correct-horse"));
     assert_eq!(program.run("box", "r = os.environ['HOME'] == real").as_deref(), Ok("False"));
-    assert_eq!(program.run("box", "r = 'DOCKER_HOST' in os.environ or 'SSH_AUTH_SOCK' in os.environ").as_deref(), Ok("False"));
-    assert_eq!(stage.kinds()[..5], ["info --format=json", "image inspect", "pull python:3", "image inspect", "run --rm"]);
+    assert_eq!(
+        program.run("box", "r = 'DOCKER_HOST' in os.environ or 'SSH_AUTH_SOCK' in os.environ").as_deref(),
+        Ok("False")
+    );
+    assert_eq!(
+        stage.kinds()[..5],
+        ["info --format=json", "image inspect", "pull python:3", "image inspect", "run --rm"]
+    );
     let words = stage.said().swap_remove(4);
     let text = words.join(" ");
     assert!(!text.contains("correct-horse"), "{text}");
@@ -161,7 +167,8 @@ fn h108_nothing_is_left_of_a_container() {
         let said = stage.said();
         let run = said.iter().rfind(|words| words[0] == "run").unwrap().clone();
         let name = run.iter().find_map(|word| word.strip_prefix("--name=")).unwrap().to_owned();
-        let is_of_it = |words: &&Vec<String>| words.last() == Some(&name) && ["kill", "rm"].contains(&words[0].as_str());
+        let is_of_it =
+            |words: &&Vec<String>| words.last() == Some(&name) && ["kill", "rm"].contains(&words[0].as_str());
         said.iter().filter(is_of_it).count()
     };
     wait(|| (ended() == 4).then_some(()));
@@ -180,10 +187,16 @@ fn h108_what_an_engine_cannot_give_fails_the_server_by_name() {
     entry["env"]["DOCKER_HOST"] = json!("tcp://elsewhere");
     let (code, said) = stage.run(&json!({ "box": entry }), &["call", "box__run", "code=r=1"]);
     assert_ne!(code, Some(0), "{said}");
-    assert!(said.contains("sandbox.container: `env` sets DOCKER_HOST, which podman and docker read themselves"), "{said}");
+    assert!(
+        said.contains("sandbox.container: `env` sets DOCKER_HOST, which podman and docker read themselves"),
+        "{said}"
+    );
     let (code, said) = stage.run(&json!({ "box": stage.entry(json!({})) }), &["sandbox", "explain", "box"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("error: server `box` runs in a container, and what happens there cannot be watched\n"), "{said}");
+    assert!(
+        said.starts_with("error: server `box` runs in a container, and what happens there cannot be watched\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -211,7 +224,10 @@ fn h108_a_machine_without_an_engine_fails_the_server_by_its_package() {
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains(&format!("server `box`: cannot have its sandbox: {lack}\n")), "{told}");
     let (code, told) = said(&["call", "box__run", "code=r=1"]);
-    assert!(code != Some(0) && told.contains("this machine cannot start its container: there is neither podman nor docker"), "{told}");
+    assert!(
+        code != Some(0) && told.contains("this machine cannot start its container: there is neither podman nor docker"),
+        "{told}"
+    );
     let (code, told) = said(&["call", "other__run", "code=r=1"]);
     assert_eq!((code, told.as_str()), (Some(0), "1\n"), "another server is not affected");
 }

@@ -105,7 +105,11 @@ fn h108_cpu_is_limited_by_a_scope_or_fails_the_server_by_name() {
         assert!(!output.status.success() && said.contains("so `cpu` limits nothing"), "{said}");
         let told = home.run(&["check"]);
         let told = String::from_utf8(told.stderr).unwrap();
-        assert!(told.contains("server `box`: cannot have its sandbox: there is no ") && told.contains("so `cpu` limits nothing"), "{told}");
+        assert!(
+            told.contains("server `box`: cannot have its sandbox: there is no ")
+                && told.contains("so `cpu` limits nothing"),
+            "{told}"
+        );
     }
     let output = home.run(&["call", "other__run", "code=r=1"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n", "another server is not affected");

@@ -88,7 +88,10 @@ impl Facts {
         let options = docker.security_options.unwrap_or_default();
         let can = [("memory", docker.memory_limit), ("cpu", docker.cpu_cfs_quota), ("processes", docker.pids_limit)];
         let can = can.into_iter().filter(|(_, can)| *can).map(|(key, _)| key).collect();
-        Ok(Self { is_rootless: options.iter().any(|option| option.split(',').any(|part| part == "name=rootless")), can })
+        Ok(Self {
+            is_rootless: options.iter().any(|option| option.split(',').any(|part| part == "name=rootless")),
+            can,
+        })
     }
 
     /// Says which of these limits the engine would ignore.
@@ -195,7 +198,8 @@ mod tests {
         let wanted = ["memory", "cpu"].map(str::to_owned);
         let lack = "docker cannot limit `cpu` on this machine, since it has no such controller of cgroups; remove the key, or delegate the controller to this account";
         assert_eq!(facts.lacks(&wanted, false).as_deref(), Some(lack));
-        let podman = br#"{"host":{"cgroupControllers":["memory","pids","cpu"],"security":{"rootless":true}},"version":{}}"#;
+        let podman =
+            br#"{"host":{"cgroupControllers":["memory","pids","cpu"],"security":{"rootless":true}},"version":{}}"#;
         let facts = Facts::read(podman, true).expect("facts");
         assert_eq!((facts.is_rootless, facts.lacks(&wanted, true)), (true, None));
         let none = Facts::read(br#"{"host":{"cgroupControllers":null}}"#, true).expect("facts");
@@ -209,9 +213,14 @@ mod tests {
     #[test]
     fn h108_an_image_is_named_by_what_never_changes() {
         let digest = |name: &str| format!("{name}@sha256:{}", "a".repeat(64));
-        let said = |digests: &[String]| serde_json::json!([{ "Id": "sha256:0123", "RepoDigests": digests }]).to_string();
+        let said =
+            |digests: &[String]| serde_json::json!([{ "Id": "sha256:0123", "RepoDigests": digests }]).to_string();
         for (image, digests, expected) in [
-            ("node:24", vec![digest("docker.io/library/other"), digest("docker.io/library/node")], digest("docker.io/library/node")),
+            (
+                "node:24",
+                vec![digest("docker.io/library/other"), digest("docker.io/library/node")],
+                digest("docker.io/library/node"),
+            ),
             ("localhost:5000/a/b", vec![digest("x"), digest("localhost:5000/a/b")], digest("localhost:5000/a/b")),
             ("node", vec![digest("only")], digest("only")),
             ("local", vec![], "sha256:0123".to_owned()),

@@ -11,18 +11,20 @@ mod enter;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub(super) use self::enter::{enter, keep};
-use crate::sandbox::places::{Own, Places};
 use super::plan::Plan;
 use super::{ARGUMENT, OURSELVES};
 use crate::config::{Sandbox, SandboxNetwork, Stdio, inherits};
 use crate::hex;
 use crate::sandbox::Error;
+use crate::sandbox::places::{Own, Places};
 
 /// The engines, in the order in which they are looked for: podman needs neither a daemon nor root.
 const ENGINES: [&str; 2] = ["podman", "docker"];
@@ -33,6 +35,9 @@ const STEERS: [&str; 5] = ["HOME", "PATH", "TMPDIR", "REGISTRY_AUTH_FILE", "SSH_
 const STEER: [&str; 7] = ["BUILDAH_", "CONTAINER_", "CONTAINERS_", "DOCKER_", "LD_", "PODMAN_", "XDG_"];
 /// What of this host's own variables the client gets besides, to find its engine.
 const FOR_CLIENT: [&str; 3] = ["CONTAINER_*", "CONTAINERS_*", "DOCKER_*"];
+
+/// Where every program makes temporary files.
+const TMP: &str = "/tmp";
 
 /// The orders for one start of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,13 +78,7 @@ pub(super) fn find() -> Option<(PathBuf, bool)> {
 }
 
 /// Returns the launcher of a command in a container.
-pub(super) fn start(
-    stdio: Stdio,
-    sandbox: &Sandbox,
-    image: &str,
-    places: &Places,
-    own: &Own,
-) -> Result<Stdio, Error> {
+pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, image: &str, places: &Places, own: &Own) -> Result<Stdio, Error> {
     let (engine, is_podman) = find().ok_or_else(|| Error::Uncontained { lacks: vec![ABSENT.to_owned()] })?;
     let hash = Sha256::digest(image.as_bytes());
     let limits = [
@@ -129,6 +128,9 @@ fn options(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -> Resu
         add(format!("--pids-limit={processes}"));
     }
     let mounts = mounts(sandbox, places, own)?;
+    if !mounts.contains_key(Path::new(TMP)) {
+        add(format!("--tmpfs={TMP}:rw,mode=1777"));
+    }
     for (target, (source, may_write)) in &mounts {
         add(mount(source, target, *may_write)?);
     }
@@ -151,14 +153,10 @@ fn options(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -> Resu
 
 /// Returns what is mounted by its place in the container: its path here, and whether it may be written. What is listed is at the
 /// path that the entry names, and in the server's own HOME, if it is in that of the user.
-fn mounts(
-    sandbox: &Sandbox,
-    places: &Places,
-    own: &Own,
-) -> Result<BTreeMap<PathBuf, (PathBuf, bool)>, Error> {
+fn mounts(sandbox: &Sandbox, places: &Places, own: &Own) -> Result<BTreeMap<PathBuf, (PathBuf, bool)>, Error> {
     let mut mounts = BTreeMap::new();
-    for (target, source) in [(&own.home, &own.home), (&own.cache, &own.cache), (&PathBuf::from("/tmp"), &own.tmp)] {
-        mounts.insert(target.clone(), (source.clone(), true));
+    for folder in [&own.home, &own.cache] {
+        mounts.insert(folder.clone(), (folder.clone(), true));
     }
     for (key, paths, may_write) in [("read", &sandbox.read, false), ("write", &sandbox.write, true)] {
         for path in paths {
@@ -168,13 +166,43 @@ fn mounts(
                 return Err(Error::Path { key, path: meant.display().to_string(), why });
             };
             let in_home = places.named_home.as_ref().and_then(|home| meant.strip_prefix(home).ok());
-            if let Some(rest) = in_home.filter(|rest| rest.components().next().is_some()) {
+            let is_plain = |rest: &&Path| rest.components().all(|part| matches!(part, Component::Normal(_)));
+            if let Some(rest) = in_home.filter(is_plain).filter(|rest| rest.components().next().is_some()) {
+                place(&own.home, rest, source.is_dir())?;
                 mounts.insert(own.home.join(rest), (source.clone(), may_write));
             }
             mounts.insert(meant, (source, may_write));
         }
     }
+    // The engine would make what is mounted below it in there, and leave it.
+    if !mounts.keys().any(|target| target.starts_with(TMP)) {
+        mounts.insert(TMP.into(), (own.tmp.clone(), true));
+    }
     Ok(mounts)
+}
+
+/// Makes the place of a mount in the server's own HOME, so that the engine makes none as somebody else. A link that the server
+/// planted on the way is not followed.
+fn place(home: &Path, rest: &Path, is_folder: bool) -> Result<(), Error> {
+    let wrong = |error: Errno| {
+        let path = home.join(rest);
+        Error::Container(format!("{} in its own HOME cannot be made: {error}; remove it", path.display()))
+    };
+    let (folder, nothing) = (OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let mut at = open(home, folder, nothing).map_err(wrong)?;
+    let parts: Vec<_> = rest.components().map(|part| part.as_os_str()).collect();
+    for (number, part) in parts.iter().enumerate() {
+        if number + 1 == parts.len() && !is_folder {
+            let file = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            return openat(&at, *part, file, Mode::RUSR | Mode::WUSR).map(drop).map_err(wrong);
+        }
+        match mkdirat(&at, *part, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(wrong(error)),
+        }
+        at = openat(&at, *part, folder, nothing).map_err(wrong)?;
+    }
+    Ok(())
 }
 
 fn mount(source: &Path, target: &Path, may_write: bool) -> Result<String, Error> {
@@ -191,8 +219,7 @@ fn mount(source: &Path, target: &Path, may_write: bool) -> Result<String, Error>
 
 /// Returns the names of the variables that the server gets: those of its entry, and those of ours that it inherits.
 fn names(stdio: &Stdio) -> Result<Vec<String>, Error> {
-    let steers =
-        |name: &str| STEERS.contains(&name) || STEER.iter().any(|prefix| name.starts_with(prefix));
+    let steers = |name: &str| STEERS.contains(&name) || STEER.iter().any(|prefix| name.starts_with(prefix));
     let mut names: Vec<String> = stdio.env.iter().map(|(name, _)| name.clone()).collect();
     if let Some(name) = names.iter().find(|name| steers(name)) {
         let why = format!("`env` sets {name}, which podman and docker read themselves; set it in the image");

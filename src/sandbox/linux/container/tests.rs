@@ -10,12 +10,18 @@ use crate::config::SandboxLevel;
 /// A HOME with something to list, and the state of a host.
 struct Account(tempfile::TempDir);
 
+/// A folder below `/tmp`, whatever the environment says of temporary files.
+fn folder() -> std::io::Result<tempfile::TempDir> {
+    tempfile::tempdir_in("/tmp")
+}
+
 impl Account {
     fn new() -> Self {
-        let account = Self(tempfile::tempdir().expect("a folder"));
+        let account = Self(folder().expect("a folder"));
         for folder in ["home/src", "home/state", "data"] {
             std::fs::create_dir_all(account.at(folder)).expect("a folder");
         }
+        std::fs::create_dir_all(account.at("home/deep/er")).expect("a folder");
         std::fs::write(account.at("home/.gitconfig"), "").expect("a file");
         account
     }
@@ -82,6 +88,7 @@ fn h108_a_container_gets_what_is_listed_and_no_value_of_a_variable() {
     --memory-swap=1048576
     --cpus=1.500
     --pids-limit=32
+    --tmpfs=/tmp:rw,mode=1777
     --mount=type=bind,source=ROOT/data,target=ROOT/data,readonly
     --mount=type=bind,source=ROOT/home/.gitconfig,target=ROOT/home/.gitconfig,readonly
     --mount=type=bind,source=ROOT/home/src,target=ROOT/home/src
@@ -89,7 +96,6 @@ fn h108_a_container_gets_what_is_listed_and_no_value_of_a_variable() {
     --mount=type=bind,source=ROOT/home/state/sandbox/a-0/home,target=ROOT/home/state/sandbox/a-0/home
     --mount=type=bind,source=ROOT/home/.gitconfig,target=ROOT/home/state/sandbox/a-0/home/.gitconfig,readonly
     --mount=type=bind,source=ROOT/home/src,target=ROOT/home/state/sandbox/a-0/home/src
-    --mount=type=bind,source=ROOT/home/state/sandbox/a-0/tmp,target=/tmp
     --env=HOME=ROOT/home/state/sandbox/a-0/home
     --env=XDG_CACHE_HOME=ROOT/home/state/sandbox/a-0/cache
     --env=npm_config_cache=ROOT/home/state/sandbox/a-0/cache/npm
@@ -125,14 +131,43 @@ fn h108_what_no_container_can_have_is_named() {
     let on = Sandbox::on().container("a");
     assert_eq!(on.level, SandboxLevel::Default);
     for (stdio, sandbox, expected) in [
-        (Stdio::new("x").env("DOCKER_HOST", "tcp://x"), on.clone(), "`env` sets DOCKER_HOST, which podman and docker read themselves; set it in the image"),
+        (
+            Stdio::new("x").env("DOCKER_HOST", "tcp://x"),
+            on.clone(),
+            "`env` sets DOCKER_HOST, which podman and docker read themselves; set it in the image",
+        ),
         (Stdio::new("x").env("PATH", "/x"), on.clone(), "`env` sets PATH, which "),
         (Stdio::new("x").env("LD_PRELOAD", "/x"), on.clone(), "`env` sets LD_PRELOAD, which "),
-        (Stdio::new("x").cwd("/srv"), on.clone(), "its `cwd` /srv is not in the container; list it in `read` or `write`"),
+        (
+            Stdio::new("x").cwd("/srv"),
+            on.clone(),
+            "its `cwd` /srv is not in the container; list it in `read` or `write`",
+        ),
         (Stdio::new("x"), on.clone().read(account.at("a,b")), "has a comma, "),
-        (Stdio::new("x"), on.clone().read("~/absent"), "does not exist, or cannot be reached; create it, or take it out of the list"),
+        (
+            Stdio::new("x"),
+            on.clone().read("~/absent"),
+            "does not exist, or cannot be reached; create it, or take it out of the list",
+        ),
     ] {
         let error = account.options(&stdio, &sandbox).expect_err("it cannot be had").to_string();
         assert!(error.starts_with("sandbox.") && error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn h108_what_is_listed_has_a_place_in_the_own_home_past_every_planted_link() {
+    let account = Account::new();
+    let listed = Sandbox::on().read("~/.gitconfig").write("~/deep/er").container("a");
+    let own = account.at("home/state/sandbox/a-0/home");
+    for _ in 0..2 {
+        account.options(&Stdio::new("x"), &listed).expect("options");
+        assert!(own.join("deep/er").is_dir() && own.join(".gitconfig").is_file());
+    }
+    // The server puts a link in the way.
+    std::fs::remove_dir_all(own.join("deep")).expect("it is there");
+    std::os::unix::fs::symlink(account.at("data"), own.join("deep")).expect("a link");
+    let error = account.options(&Stdio::new("x"), &listed).expect_err("a link").to_string();
+    assert!(error.starts_with("sandbox.container: ") && error.ends_with("; remove it"), "{error}");
+    assert!(!account.at("data/er").exists(), "nothing was made behind the link");
 }

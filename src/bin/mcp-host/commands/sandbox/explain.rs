@@ -96,8 +96,12 @@ fn by_strace(file: &Path) -> Result<Vec<Row>, Failure> {
 /// Returns the hosts that the proxy refused.
 fn by_proxy(status: &[ServerStatus]) -> Vec<Row> {
     let hosts = status.iter().flat_map(|server| &server.refused_hosts);
-    let row =
-        |(host, count): (&String, &u64)| Row { kind: "host", what: host.clone(), call: "proxy".to_owned(), times: *count };
+    let row = |(host, count): (&String, &u64)| Row {
+        kind: "host",
+        what: host.clone(),
+        call: "proxy".to_owned(),
+        times: *count,
+    };
     hosts.map(row).collect()
 }
 
