@@ -6,8 +6,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::container::{Container, Keeper};
-use super::scope::Scope;
 use crate::sandbox::withheld::{is_of_proxy, leads_out};
 
 /// The orders for one start.
@@ -74,6 +72,46 @@ pub(super) struct Bubble {
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// The folder that becomes `/tmp`.
     pub(super) tmp: Option<PathBuf>,
+}
+
+/// The scope around a launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scope {
+    /// The program that asks for it.
+    pub(super) program: PathBuf,
+    /// The folder of the user's session; `None` means the manager of the system.
+    pub(super) session: Option<PathBuf>,
+    /// The limits, as systemd has them.
+    pub(super) properties: Vec<String>,
+}
+
+/// The orders for one start of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Container {
+    /// The program of the engine.
+    pub(super) engine: PathBuf,
+    pub(super) is_podman: bool,
+    /// The image as the entry has it.
+    pub(super) image: String,
+    /// The file that says which image that was at first use.
+    pub(super) kept: PathBuf,
+    /// Options that follow from the entry.
+    pub(super) options: Vec<String>,
+    /// What the engine has to be able to limit: keys of `sandbox`.
+    pub(super) limits: Vec<String>,
+}
+
+/// A container that is ended once its client is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Keeper {
+    pub(super) engine: PathBuf,
+    /// The name of the container.
+    pub(super) name: String,
+    /// Whether this process is the keeper, and not the one that starts it.
+    pub(super) is_it: bool,
 }
 
 /// What a path was when it was looked at: its device, and its number there.

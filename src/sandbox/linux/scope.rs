@@ -15,9 +15,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::io::FdFlags;
-use serde::{Deserialize, Serialize};
 
-use super::plan::Plan;
+use super::plan::{Plan, Scope};
 use crate::config::Sandbox;
 use crate::sandbox::ARGUMENT;
 
@@ -27,18 +26,6 @@ const GROUPS: &str = "/sys/fs/cgroup";
 const CONTROLLERS: &str = "cgroup.controllers";
 /// The variable that names the folder of the user's session.
 const RUNTIME: &str = "XDG_RUNTIME_DIR";
-
-/// The scope around a launcher.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Scope {
-    /// The program that asks for it.
-    program: PathBuf,
-    /// The folder of the user's session; `None` means the manager of the system.
-    session: Option<PathBuf>,
-    /// The limits, as systemd has them.
-    properties: Vec<String>,
-}
 
 /// What this machine can limit for the processes of a server together.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ struct Account(tempfile::TempDir);
 impl Account {
     fn new() -> Self {
         let account = Self(tempfile::tempdir().expect("a folder"));
-        for folder in ["home/src", "home/state"] {
+        for folder in ["me/ada", "me/state"] {
             std::fs::create_dir_all(account.at(folder)).expect("a folder");
         }
-        std::fs::write(account.at("home/.gitconfig"), "a name").expect("a file");
+        std::fs::write(account.at("me/.gitconfig"), "a name").expect("a file");
         account
     }
 
@@ -21,8 +21,8 @@ impl Account {
     }
 
     fn confined(&self, stdio: Stdio, sandbox: &Sandbox) -> (Stdio, Option<Arc<Door>>) {
-        let own = Own::make(&self.at("home/state"), "a-0").expect("folders");
-        let places = Places::of(&self.at("home/state"), Some(self.at("home")), None);
+        let own = Own::make(&self.at("me/state"), "a-0").expect("folders");
+        let places = Places::of(&self.at("me/state"), Some(self.at("me")), None);
         confined(stdio, sandbox, &places, &own).expect("a command")
     }
 }
@@ -30,32 +30,30 @@ impl Account {
 #[test]
 fn h108_the_command_for_macos_has_a_profile_and_paths_beside_it() {
     let account = Account::new();
-    let mut sandbox = Sandbox::strict().read("~/.gitconfig").write("~/src");
+    let mut sandbox = Sandbox::strict().read("~/.gitconfig").write("~/ada");
     sandbox.files = Some(64);
     let stdio = Stdio::new("/bin/cat").args(["-"]).env("TOKEN", "correct-horse");
     let (stdio, door) = account.confined(stdio, &sandbox);
     assert!(door.is_none() && stdio.sandbox.is_none());
     assert_eq!(stdio.command, PROGRAM);
-    let words = stdio.args.join("\n").replace(&account.at("").display().to_string(), "ROOT/");
+    let words = stdio.args.join("\n").replace(&account.at("").display().to_string(), "AT:/");
     assert!(words.starts_with("-p\n(version 1)\n") && !words.contains("correct-horse"), "{words}");
-    let parameter = |path: &str| words.lines().find(|line| line.ends_with(&format!("=ROOT/{path}"))).map(str::to_owned);
-    assert!(parameter("home/.gitconfig").is_some_and(|line| line.starts_with("READ_")), "{words}");
-    for path in
-        ["home/src", "home/state/sandbox/a-0/home", "home/state/sandbox/a-0/tmp", "home/state/sandbox/a-0/cache"]
-    {
+    let parameter = |path: &str| words.lines().find(|line| line.ends_with(&format!("=AT:/{path}"))).map(str::to_owned);
+    assert!(parameter("me/.gitconfig").is_some_and(|line| line.starts_with("READ_")), "{words}");
+    for path in ["me/ada", "me/state/sandbox/a-0/home", "me/state/sandbox/a-0/tmp", "me/state/sandbox/a-0/cache"] {
         assert!(parameter(path).is_some_and(|line| line.starts_with("WRITE_")), "{path}: {words}");
     }
-    assert_eq!(parameter("home"), None, "{words}");
+    assert_eq!(parameter("me"), None, "{words}");
     let behind = words.rsplit_once("\nsh\n").expect("the words of the shell").1;
-    let links = "--\nROOT/home/state/sandbox/a-0/home/.gitconfig\nROOT/home/.gitconfig\n\
-                 ROOT/home/state/sandbox/a-0/home/src\nROOT/home/src\n--\n/bin/cat\n-";
+    let links = "--\nAT:/me/state/sandbox/a-0/home/.gitconfig\nAT:/me/.gitconfig\n\
+                 AT:/me/state/sandbox/a-0/home/ada\nAT:/me/ada\n--\n/bin/cat\n-";
     assert!(behind.starts_with("64\n") && behind.ends_with(links), "{behind}");
     assert!(!words.contains("network-outbound"), "strict has no network: {words}");
     let value = |name: &str| {
         let found = stdio.env.iter().find(|(own, _)| own == name);
-        found.map(|(_, value)| value.expose().replace(&account.at("").display().to_string(), "ROOT/"))
+        found.map(|(_, value)| value.expose().replace(&account.at("").display().to_string(), "AT:/"))
     };
-    assert_eq!(value("HOME").as_deref(), Some("ROOT/home/state/sandbox/a-0/home"));
+    assert_eq!(value("HOME").as_deref(), Some("AT:/me/state/sandbox/a-0/home"));
     assert_eq!(value("TOKEN").as_deref(), Some("correct-horse"));
 }
 
@@ -93,7 +91,7 @@ fn h108_what_macos_cannot_limit_is_a_lack() {
 #[test]
 fn h108_the_shell_of_macos_takes_variables_away_makes_links_and_becomes_the_server() {
     let account = Account::new();
-    let (from, to) = (account.at("home/state/new/.gitconfig"), account.at("home/.gitconfig"));
+    let (from, to) = (account.at("me/state/new/.gitconfig"), account.at("me/.gitconfig"));
     let code = "echo \"$$ [$A] [$B] $(ulimit -n) $(ulimit -c) $1\"; cat \"$2\"";
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SHELL, "sh", "64", "A", "--"]).args([&from, &to]);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::Container;
+use super::super::plan::Container;
 
 /// The longest part of an engine's error that is told.
 const SAID: usize = 300;

@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, getegid, geteuid, getpid, pidfd_open};
 
 use super::super::OURSELVES;
-use super::super::plan::Plan;
+use super::super::plan::{Container, Keeper, Plan};
 use super::engine::{self, Facts};
-use super::{Container, Keeper, STEER, STEERS};
+use super::{STEER, STEERS};
 use crate::hex;
 use crate::sandbox::{ARGUMENT, MARK};
 

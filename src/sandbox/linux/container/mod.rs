@@ -15,11 +15,10 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub(super) use self::enter::{enter, keep};
-use super::plan::Plan;
+use super::plan::{Container, Plan};
 use super::{ARGUMENT, OURSELVES};
 use crate::config::{Sandbox, SandboxNetwork, Stdio, inherits};
 use crate::hex;
@@ -38,34 +37,6 @@ const FOR_CLIENT: [&str; 3] = ["CONTAINER_*", "CONTAINERS_*", "DOCKER_*"];
 
 /// Where every program makes temporary files.
 const TMP: &str = "/tmp";
-
-/// The orders for one start of a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Container {
-    /// The program of the engine.
-    engine: PathBuf,
-    is_podman: bool,
-    /// The image as the entry has it.
-    image: String,
-    /// The file that says which image that was at first use.
-    kept: PathBuf,
-    /// Options that follow from the entry.
-    options: Vec<String>,
-    /// What the engine has to be able to limit: keys of `sandbox`.
-    limits: Vec<String>,
-}
-
-/// A container that is ended once its client is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Keeper {
-    engine: PathBuf,
-    /// The name of the container.
-    name: String,
-    /// Whether this process is the keeper, and not the one that starts it.
-    is_it: bool,
-}
 
 /// Finds an engine on the host's own PATH: what a server's entry says is no matter here.
 pub(super) fn find() -> Option<(PathBuf, bool)> {

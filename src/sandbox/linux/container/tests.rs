@@ -18,11 +18,11 @@ fn folder() -> std::io::Result<tempfile::TempDir> {
 impl Account {
     fn new() -> Self {
         let account = Self(folder().expect("a folder"));
-        for folder in ["home/src", "home/state", "data"] {
+        for folder in ["me/ada", "me/state", "data"] {
             std::fs::create_dir_all(account.at(folder)).expect("a folder");
         }
-        std::fs::create_dir_all(account.at("home/deep/er")).expect("a folder");
-        std::fs::write(account.at("home/.gitconfig"), "").expect("a file");
+        std::fs::create_dir_all(account.at("me/deep/er")).expect("a folder");
+        std::fs::write(account.at("me/.gitconfig"), "").expect("a file");
         account
     }
 
@@ -31,18 +31,18 @@ impl Account {
     }
 
     fn options(&self, stdio: &Stdio, sandbox: &Sandbox) -> Result<Vec<String>, Error> {
-        let own = Own::make(&self.at("home/state"), "a-0").expect("folders");
-        let places = Places::of(&self.at("home/state"), Some(self.at("home")), None);
+        let own = Own::make(&self.at("me/state"), "a-0").expect("folders");
+        let places = Places::of(&self.at("me/state"), Some(self.at("me")), None);
         options(stdio, sandbox, &places, &own)
     }
 
-    /// Returns a command line with the account's root as `ROOT`.
+    /// Returns a command line with the account's root as `AT:`.
     fn line(&self, stdio: &Stdio, sandbox: &Sandbox, is_podman: bool, is_rootless: bool) -> String {
         let container = Container {
             engine: "/usr/bin/engine".into(),
             is_podman,
             image: "node:24".to_owned(),
-            kept: self.at("home/state/image"),
+            kept: self.at("me/state/image"),
             options: self.options(stdio, sandbox).expect("options"),
             limits: Vec::new(),
         };
@@ -56,15 +56,15 @@ impl Account {
         };
         let words = words(&container, &now, OsStr::new("server"));
         let words: Vec<_> = words.iter().map(|word| word.to_str().expect("UTF-8")).collect();
-        words.join("\n").replace(self.at("").to_str().expect("UTF-8").trim_end_matches('/'), "ROOT")
+        words.join("\n").replace(self.at("").to_str().expect("UTF-8").trim_end_matches('/'), "AT:")
     }
 }
 
 #[test]
 fn h108_a_container_gets_what_is_listed_and_no_value_of_a_variable() {
     let account = Account::new();
-    let stdio = Stdio::new("server").args(["--flag"]).env("TOKEN", "correct-horse").cwd(account.at("home/src"));
-    let listed = Sandbox::strict().read("~/.gitconfig").read(account.at("data")).write("~/src").container("node:24");
+    let stdio = Stdio::new("server").args(["--flag"]).env("TOKEN", "correct-horse").cwd(account.at("me/ada"));
+    let listed = Sandbox::strict().read("~/.gitconfig").read(account.at("data")).write("~/ada").container("node:24");
     let mut sandbox = listed;
     (sandbox.files, sandbox.memory) = (Some(64), Some(1 << 20));
     (sandbox.cpu, sandbox.processes) = (Some(1500), Some(32));
@@ -89,21 +89,21 @@ fn h108_a_container_gets_what_is_listed_and_no_value_of_a_variable() {
     --cpus=1.500
     --pids-limit=32
     --tmpfs=/tmp:rw,mode=1777
-    --mount=type=bind,source=ROOT/data,target=ROOT/data,readonly
-    --mount=type=bind,source=ROOT/home/.gitconfig,target=ROOT/home/.gitconfig,readonly
-    --mount=type=bind,source=ROOT/home/src,target=ROOT/home/src
-    --mount=type=bind,source=ROOT/home/state/sandbox/a-0/cache,target=ROOT/home/state/sandbox/a-0/cache
-    --mount=type=bind,source=ROOT/home/state/sandbox/a-0/home,target=ROOT/home/state/sandbox/a-0/home
-    --mount=type=bind,source=ROOT/home/.gitconfig,target=ROOT/home/state/sandbox/a-0/home/.gitconfig,readonly
-    --mount=type=bind,source=ROOT/home/src,target=ROOT/home/state/sandbox/a-0/home/src
-    --env=HOME=ROOT/home/state/sandbox/a-0/home
-    --env=XDG_CACHE_HOME=ROOT/home/state/sandbox/a-0/cache
-    --env=npm_config_cache=ROOT/home/state/sandbox/a-0/cache/npm
-    --env=UV_CACHE_DIR=ROOT/home/state/sandbox/a-0/cache/uv
-    --env=PIP_CACHE_DIR=ROOT/home/state/sandbox/a-0/cache/pip
+    --mount=type=bind,source=AT:/data,target=AT:/data,readonly
+    --mount=type=bind,source=AT:/me/.gitconfig,target=AT:/me/.gitconfig,readonly
+    --mount=type=bind,source=AT:/me/ada,target=AT:/me/ada
+    --mount=type=bind,source=AT:/me/state/sandbox/a-0/cache,target=AT:/me/state/sandbox/a-0/cache
+    --mount=type=bind,source=AT:/me/state/sandbox/a-0/home,target=AT:/me/state/sandbox/a-0/home
+    --mount=type=bind,source=AT:/me/.gitconfig,target=AT:/me/state/sandbox/a-0/home/.gitconfig,readonly
+    --mount=type=bind,source=AT:/me/ada,target=AT:/me/state/sandbox/a-0/home/ada
+    --env=HOME=AT:/me/state/sandbox/a-0/home
+    --env=XDG_CACHE_HOME=AT:/me/state/sandbox/a-0/cache
+    --env=npm_config_cache=AT:/me/state/sandbox/a-0/cache/npm
+    --env=UV_CACHE_DIR=AT:/me/state/sandbox/a-0/cache/uv
+    --env=PIP_CACHE_DIR=AT:/me/state/sandbox/a-0/cache/pip
     --env=TOKEN
     --env=_MCP_HOST_GUARD
-    --workdir=ROOT/home/src
+    --workdir=AT:/me/ada
     --entrypoint=server
     docker.io/library/node@sha256:00
     ");
@@ -159,7 +159,7 @@ fn h108_what_no_container_can_have_is_named() {
 fn h108_what_is_listed_has_a_place_in_the_own_home_past_every_planted_link() {
     let account = Account::new();
     let listed = Sandbox::on().read("~/.gitconfig").write("~/deep/er").container("a");
-    let own = account.at("home/state/sandbox/a-0/home");
+    let own = account.at("me/state/sandbox/a-0/home");
     for _ in 0..2 {
         account.options(&Stdio::new("x"), &listed).expect("options");
         assert!(own.join("deep/er").is_dir() && own.join(".gitconfig").is_file());
