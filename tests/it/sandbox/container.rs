@@ -88,7 +88,7 @@ impl Stage {
         self.said().iter().map(|words| words[..words.len().min(2)].join(" ")).collect()
     }
 
-    fn entry(&self, more: Value) -> Value {
+    fn entry(&self, more: &Value) -> Value {
         let mut sandbox = json!({ "container": "python:3", "level": "strict", "read": ["~/tools", "~/note"] });
         sandbox.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let mut entry = self.home.entry(&sandbox);
@@ -100,7 +100,7 @@ impl Stage {
 #[test]
 fn h108_a_server_runs_in_a_container_of_the_image_that_was_there_first() {
     let stage = Stage::new();
-    let servers = json!({ "box": stage.entry(json!({ "memory": "64MiB", "processes": 64 })) });
+    let servers = json!({ "box": stage.entry(&json!({ "memory": "64MiB", "processes": 64 })) });
     let mut program = stage.start(&servers);
     assert_eq!(program.run("box", "r = os.environ['TOKEN']").as_deref(), Ok("correct-horse"));
     assert_eq!(program.run("box", "r = os.environ['HOME'] == real").as_deref(), Ok("False"));
@@ -148,7 +148,7 @@ fn h108_a_server_runs_in_a_container_of_the_image_that_was_there_first() {
 #[test]
 fn h108_nothing_is_left_of_a_container() {
     let stage = Stage::new();
-    let servers = json!({ "box": stage.entry(json!({})) });
+    let servers = json!({ "box": stage.entry(&json!({})) });
     // It goes on when its input has ended, so nothing but its engine ends it.
     let deaf = "import threading, time\nthreading.Thread(target=time.sleep, args=[600]).start()\nr = os.getpid()";
     let mut program = stage.start(&servers);
@@ -177,13 +177,13 @@ fn h108_nothing_is_left_of_a_container() {
 #[test]
 fn h108_what_an_engine_cannot_give_fails_the_server_by_name() {
     let stage = Stage::new();
-    let call = |more: Value| stage.run(&json!({ "box": stage.entry(more) }), &["call", "box__run", "code=r=1"]);
-    let (code, said) = call(json!({ "cpu": 0.5 }));
+    let call = |more: &Value| stage.run(&json!({ "box": stage.entry(more) }), &["call", "box__run", "code=r=1"]);
+    let (code, said) = call(&json!({ "cpu": 0.5 }));
     assert_ne!(code, Some(0), "{said}");
     let lack = "the server was not started, since it cannot be confined: podman cannot limit `cpu` on this machine";
     assert!(said.contains(lack), "{said}");
     assert_eq!(stage.kinds(), ["info --format=json"], "nothing was started");
-    let mut entry = stage.entry(json!({}));
+    let mut entry = stage.entry(&json!({}));
     entry["env"]["DOCKER_HOST"] = json!("tcp://elsewhere");
     let (code, said) = stage.run(&json!({ "box": entry }), &["call", "box__run", "code=r=1"]);
     assert_ne!(code, Some(0), "{said}");
@@ -191,7 +191,7 @@ fn h108_what_an_engine_cannot_give_fails_the_server_by_name() {
         said.contains("sandbox.container: `env` sets DOCKER_HOST, which podman and docker read themselves"),
         "{said}"
     );
-    let (code, said) = stage.run(&json!({ "box": stage.entry(json!({})) }), &["sandbox", "explain", "box"]);
+    let (code, said) = stage.run(&json!({ "box": stage.entry(&json!({})) }), &["sandbox", "explain", "box"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(
         said.starts_with("error: server `box` runs in a container, and what happens there cannot be watched\n"),

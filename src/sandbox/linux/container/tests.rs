@@ -146,7 +146,7 @@ fn h108_what_no_container_can_have_is_named() {
         (Stdio::new("x"), on.clone().read(account.at("a,b")), "has a comma, "),
         (
             Stdio::new("x"),
-            on.clone().read("~/absent"),
+            on.read("~/absent"),
             "does not exist, or cannot be reached; create it, or take it out of the list",
         ),
     ] {
