@@ -94,7 +94,10 @@ pub use self::package::{Package, PackageKind};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
-#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
 pub(crate) use self::sandbox::parse_host;
 pub use self::sandbox::{BEGINS, NotAHost, Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, WATCHED};
 pub use self::secret::Secret;

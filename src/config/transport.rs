@@ -243,6 +243,10 @@ impl Reader<'_> {
         } else {
             field.and_then(|field| sandbox::read(&field, self.report))
         };
+        if stdio.is_contained() && stdio.package.as_ref().is_some_and(|package| package.digest.is_some()) {
+            let message = "a locked tree is on this machine, and not in the image of `sandbox.container`";
+            self.report.problem(command.at, &command.path, message).help("remove `package`, or `container`");
+        }
         Some(stdio)
     }
 

@@ -19,10 +19,16 @@ pub use self::pins::{Certificates, Changed};
 use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
-#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
 pub(crate) use self::address::is_public;
 pub(crate) use self::client::{Client, Response, SendError};
-#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
 pub(crate) use self::foreign::Lookup;
 pub(crate) use self::foreign::system;
 pub(crate) use self::foreign::{Document, Error, Foreign};

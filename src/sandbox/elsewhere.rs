@@ -12,7 +12,7 @@ use crate::counts::ServerCounts;
 const WHY: &str = if cfg!(target_os = "linux") {
     "this program was built without the feature `sandbox`"
 } else {
-    "there is a sandbox on Linux only"
+    "there is a sandbox on Linux and macOS only"
 };
 
 /// A type without values, because no sandbox has a door here.
@@ -50,7 +50,7 @@ pub(super) fn cannot_start(_: bool) -> bool {
     true
 }
 
-pub(super) fn gaps() -> Vec<&'static str> {
+pub(super) fn gaps(_: &Sandbox) -> Vec<String> {
     Vec::new()
 }
 

@@ -2,27 +2,67 @@
 //! starts in it.
 //!
 //! In: the command of a server with its `sandbox`. Out: the command that starts it confined, which is this program in a
-//! hidden mode, or what this machine lacks. `linux/grants.rs` decides what the process may read and write, once, before the
+//! hidden mode, or what this machine lacks. `grants.rs` decides what the process may read and write, once, before the
 //! start; the launcher (`linux/launch.rs`) opens exactly that, gives up everything else, and becomes the server.
 //!
 //! **Invariant:** a server never starts with less than its level, unless its entry says `weak`; then its status says
 //! what is missing. A server without a sandbox costs nothing here. Start reading at [`start`].
 
-#[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+)))]
 mod elsewhere;
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+mod grants;
 mod learned;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 mod linux;
+// On Linux only its tests see it: profiles are text, and the rest is compiled along.
+#[cfg(any(
+    all(test, feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+#[cfg_attr(not(target_os = "macos"), expect(dead_code, reason = "there only tests use it"))]
+mod macos;
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+mod places;
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+mod programs;
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+mod proxy;
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+mod withheld;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+)))]
 use self::elsewhere as on;
 pub use self::learned::{Learned, Needed, Touched};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 use self::linux as on;
+#[cfg(all(feature = "sandbox", target_os = "macos"))]
+use self::macos as on;
 pub(crate) use self::on::Door;
 use crate::config::{Sandbox, Stdio};
 
@@ -30,13 +70,24 @@ use crate::config::{Sandbox, Stdio};
 #[cfg(unix)]
 pub(crate) const ARGUMENT: &str = "__confine";
 
+/// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
+/// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
+#[cfg(unix)]
+pub(crate) const MARK: &str = "_MCP_HOST_GUARD";
+
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
+const NO_STATE: &str = "there is no state directory for its own HOME";
+
 /// Whether `main` began with `guard()`, so that this program can be a launcher.
 static CAN: AtomicBool = AtomicBool::new(false);
 
 /// Why a server cannot start confined. `Display` is one line with what to do.
 #[cfg_attr(
     not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-    expect(dead_code, reason = "elsewhere everything is lacking")
+    allow(dead_code, reason = "elsewhere some or all of it is lacking")
 )]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
@@ -51,6 +102,15 @@ pub(crate) enum Error {
         /// What is missing.
         lacks: Vec<String>,
     },
+    /// There is nothing that starts containers.
+    #[error("this machine cannot start its container: {}", .lacks.join(", "))]
+    Uncontained {
+        /// What is missing, and what to do.
+        lacks: Vec<String>,
+    },
+    /// What the entry says cannot be had in a container.
+    #[error("sandbox.container: {0}")]
+    Container(String),
     /// A listed path cannot be granted.
     #[error("sandbox.{key}: {path} {why}")]
     Path {
@@ -168,6 +228,9 @@ pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> 
         return on::unconfined(stdio, &sandbox, state);
     }
     let lacks = on::lacks(&sandbox, state.is_some());
+    if !lacks.is_empty() && sandbox.container.is_some() {
+        return Err(Error::Uncontained { lacks });
+    }
     if !lacks.is_empty() && !sandbox.weak {
         return Err(Error::Lacks { level: level(&sandbox), lacks });
     }
@@ -180,7 +243,12 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
     if !sandbox.is_on() {
         return None;
     }
-    let (level, lacks) = (level(sandbox), on::known_lacks(sandbox, has_state));
+    let lacks = on::known_lacks(sandbox, has_state);
+    if let Some(image) = &sandbox.container {
+        let lacking = format!("container {image} cannot be had: {}", lacks.join(", "));
+        return Some(if lacks.is_empty() { format!("container {image}") } else { lacking });
+    }
+    let level = level(sandbox);
     let how = match (lacks.is_empty(), sandbox.weak) {
         (true, _) => level.to_owned(),
         (false, false) => format!("{level} cannot be had: {}", lacks.join(", ")),
@@ -189,7 +257,7 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
         }
         (false, true) => format!("{level}, but {}", lacks.join(", ")),
     };
-    let gaps = on::gaps();
+    let gaps = on::gaps(sandbox);
     Some(if gaps.is_empty() || !lacks.is_empty() { how } else { format!("{how}; {}", gaps.join(", ")) })
 }
 

@@ -43,6 +43,10 @@ impl Unstartable {
     /// Looks for the command where a server's start would look for it. Returns `None` if no problem is found.
     #[must_use]
     pub fn of(stdio: &Stdio) -> Option<Self> {
+        if stdio.is_contained() {
+            // The program is in the image, and so is its folder.
+            return None;
+        }
         if trees::is_locked(stdio) {
             // The server is started from its locked tree, and not by this command.
             return match trees::look(stdio) {

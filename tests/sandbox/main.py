@@ -14,6 +14,7 @@ import threading
 import urllib.parse
 from pathlib import Path
 
+from program import Client
 from servers import servers
 
 PATIENCE = 300
@@ -72,46 +73,13 @@ def write(home, entries):
     return config
 
 
-class Host:
-    """The program as a stdio server."""
+class Host(Client):
+    """The program with these entries, and its log."""
 
     def __init__(self, binary, home, path, entries):
         command = [binary, "stdio", "--own", "--config", write(home, entries)]
         self.log = open(Path(home) / "log", "w+")
-        pipe = subprocess.PIPE
-        self.child = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self.log, env=environment(home, path), text=True
-        )
-        self.count = 0
-        client = {"name": "sandbox", "version": "1"}
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
-        self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def say(self, message):
-        self.child.stdin.write(json.dumps(message) + "\n")
-        self.child.stdin.flush()
-
-    def ask(self, method, params):
-        self.count += 1
-        self.say({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params})
-        for line in self.child.stdout:
-            message = json.loads(line)
-            if message.get("id") == self.count and "method" not in message:
-                return message.get("result", message.get("error"))
-        raise EOFError(f"the host ended while it was asked {method}")
-
-    def tools(self):
-        found, params = [], {}
-        while True:
-            page = self.ask("tools/list", params)
-            found += page["tools"]
-            if not page.get("nextCursor"):
-                return found
-            params = {"cursor": page["nextCursor"]}
-
-    def close(self):
-        self.child.stdin.close()
-        self.child.wait(timeout=60)
+        super().__init__(command, environment(home, path), self.log, "sandbox")
 
 
 def entry(server, sandbox):

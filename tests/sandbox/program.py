@@ -1,4 +1,4 @@
-"""What the checks of starts and of costs share: a small server, the program as a stdio server, and the processes below it."""
+"""What the checks share: the program as a stdio server, a small server, and the processes below the program."""
 
 import json
 import os
@@ -48,29 +48,16 @@ def below(root):
         found = more
 
 
-class Host:
-    """The program as a stdio server, with a server at each of these levels."""
+class Client:
+    """The program as a stdio server, and its client."""
 
-    def __init__(self, binary, home, levels, wrapper=(), arguments=(), **more):
-        self.home, self.arguments, self.more = Path(home), list(arguments), more
-        (self.home / "server.py").write_text(SERVER)
-        self.configure(levels)
-        pipe, environment = subprocess.PIPE, {"HOME": str(home), "PATH": os.environ["PATH"]}
-        command = [*wrapper, binary, "stdio", "--own", "--config", self.home / "mcp.json"]
-        quiet = subprocess.DEVNULL
-        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, env=environment, text=True)
+    def __init__(self, command, environment, errors, name):
+        pipe = subprocess.PIPE
+        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment, text=True)
         self.count = 0
-        client = {"name": "starts", "version": "1"}
+        client = {"name": name, "version": "1"}
         self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
         self.say({"method": "notifications/initialized"})
-
-    def configure(self, levels):
-        """Writes the config at once, as an editor does."""
-        entry = {"command": "python3", "args": ["-I", "-S", f"{self.home}/server.py", *self.arguments], **self.more}
-        entries = {level: {**entry, "sandbox": LEVELS[level]} for level in levels}
-        text = json.dumps({"host": {"startupWait": "60s"}, "mcpServers": entries})
-        (self.home / "new.json").write_text(text)
-        os.replace(self.home / "new.json", self.home / "mcp.json")
 
     def say(self, message):
         self.child.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
@@ -86,11 +73,41 @@ class Host:
         raise EOFError(f"the host ended while it was asked {method}")
 
     def tools(self):
-        return {tool["name"] for tool in self.ask("tools/list", {})["tools"]}
-
-    def call(self, level):
-        return self.ask("tools/call", {"name": f"{level}__t", "arguments": {}})
+        """Returns the tools of all pages."""
+        found, params = [], {}
+        while True:
+            page = self.ask("tools/list", params)
+            found += page["tools"]
+            if not page.get("nextCursor"):
+                return found
+            params = {"cursor": page["nextCursor"]}
 
     def close(self):
         self.child.stdin.close()
         self.child.wait(timeout=60)
+
+
+class Host(Client):
+    """The program with the small server at each of these levels."""
+
+    def __init__(self, binary, home, levels, wrapper=(), arguments=(), **more):
+        self.home, self.arguments, self.more = Path(home), list(arguments), more
+        (self.home / "server.py").write_text(SERVER)
+        self.configure(levels)
+        command = [*wrapper, binary, "stdio", "--own", "--config", self.home / "mcp.json"]
+        environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        super().__init__(command, environment, subprocess.DEVNULL, "starts")
+
+    def configure(self, levels):
+        """Writes the config at once, as an editor does."""
+        entry = {"command": "python3", "args": ["-I", "-S", f"{self.home}/server.py", *self.arguments], **self.more}
+        entries = {level: {**entry, "sandbox": LEVELS[level]} for level in levels}
+        text = json.dumps({"host": {"startupWait": "60s"}, "mcpServers": entries})
+        (self.home / "new.json").write_text(text)
+        os.replace(self.home / "new.json", self.home / "mcp.json")
+
+    def names(self):
+        return {tool["name"] for tool in self.tools()}
+
+    def call(self, level):
+        return self.ask("tools/call", {"name": f"{level}__t", "arguments": {}})

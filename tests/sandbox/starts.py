@@ -81,7 +81,7 @@ def run(binary, home, way):
     """Starts a host, ends its servers in a way, and returns what is wrong."""
     more = {"idleStop": "2s"} if way == "idle" else {}
     host = Host(binary, home, CONFINED, arguments=["with-child"], **more)
-    if host.tools() != {f"{level}__t" for level in CONFINED}:
+    if host.names() != {f"{level}__t" for level in CONFINED}:
         host.child.kill()
         return ["a server did not start"]
     its = of_servers(host)

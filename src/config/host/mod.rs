@@ -333,6 +333,10 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&[sandbox::KEY], report) {
         settings.sandbox = sandbox::read(&field, report);
+        if settings.sandbox.as_ref().is_some_and(|sandbox| sandbox.container.is_some()) {
+            let message = "not every server runs in one image";
+            report.problem(field.at, &field.path, message).help("write `container` into the entries of servers");
+        }
     }
     if let Some(approval) = fields.take(&["approval"], report).and_then(|field| field.word(report)) {
         settings.approval = approval;

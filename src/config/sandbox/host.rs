@@ -103,7 +103,7 @@ impl SandboxHost {
     /// Reports whether the entry is this address itself, not a name that resolves to it.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no proxy")
+        allow(dead_code, reason = "elsewhere there is no proxy")
     )]
     pub(crate) fn is_address(&self, address: IpAddr, port: u16) -> bool {
         let host = match address {
@@ -116,7 +116,7 @@ impl SandboxHost {
     /// Also lets the name resolve to the network around this machine. No config can set this.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no proxy")
+        allow(dead_code, reason = "elsewhere there is no proxy")
     )]
     pub(crate) fn near(self) -> Self {
         Self { is_near: true, ..self }
@@ -125,7 +125,7 @@ impl SandboxHost {
     /// Reports whether its name may resolve to addresses of the network around this machine.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no proxy")
+        allow(dead_code, reason = "elsewhere there is no proxy")
     )]
     pub(crate) fn is_near(&self) -> bool {
         self.is_near
@@ -134,7 +134,7 @@ impl SandboxHost {
     /// Reports whether the entry is this machine itself.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no proxy")
+        allow(dead_code, reason = "elsewhere there is no proxy")
     )]
     pub(crate) fn is_loopback(&self) -> bool {
         match &self.host {

@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 pub(super) use self::foreign::read as read_foreign;
-#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+#[cfg(any(
+    all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"),
+    all(feature = "sandbox", target_os = "macos")
+))]
 pub(crate) use self::host::parse as parse_host;
 pub use self::host::{NotAHost, SandboxHost};
 pub(super) use self::read::read;
@@ -54,10 +57,15 @@ pub struct Sandbox {
     pub unix: bool,
     /// The most open files of one process; `None` means our own limit.
     pub files: Option<usize>,
-    /// The most memory of one process for its data, in bytes; `None` means no limit.
+    /// The most memory in bytes: of all processes together, or of the data of each process if this machine cannot count
+    /// them together. `None` means no limit.
     pub memory: Option<usize>,
+    /// The most processor time for all processes together, in thousandths of one processor; `None` means no limit.
+    pub cpu: Option<u32>,
     /// The most processes and threads of the server together; `None` means no limit.
     pub processes: Option<usize>,
+    /// The image of the container in which the command runs, with podman or docker; `None` means that it runs without one.
+    pub container: Option<String>,
     /// Whether the server also starts on a machine that cannot provide all of the level.
     pub weak: bool,
     /// The file to which strace writes what the process does; `None` means that it is not watched.
@@ -128,7 +136,9 @@ impl Default for Sandbox {
             unix: false,
             files: None,
             memory: None,
+            cpu: None,
             processes: None,
+            container: None,
             weak: false,
             trace: None,
             whose: String::new(),
@@ -160,7 +170,7 @@ impl Sandbox {
     /// Reports whether the process is restricted at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.level != SandboxLevel::Off
+        self.level != SandboxLevel::Off || self.container.is_some()
     }
 
     /// Lets the process read a file or folder.
@@ -196,7 +206,19 @@ impl Sandbox {
         Self { network: SandboxNetwork::Hosts(hosts.into_iter().collect()), ..self }
     }
 
-    /// Starts the process under strace, which writes to this file what it opens and connects to, and what it is
+    /// Runs the command in a container of this image. What is listed is mounted into it, and no other file of this machine.
+    ///
+    /// ```
+    /// use mcp_host::config::{Sandbox, Stdio};
+    ///
+    /// let stdio = Stdio::new("node").args(["/srv/server.js"]).sandbox(Sandbox::on().container("node:24").read("/srv"));
+    /// ```
+    #[must_use]
+    pub fn container(self, image: impl Into<String>) -> Self {
+        Self { container: Some(image.into()), ..self }
+    }
+
+    /// Starts the process under strace, which writes to this file what the process opens and connects to, and what it is
     /// refused.
     #[must_use]
     pub fn traced(self, file: impl Into<PathBuf>) -> Self {
@@ -206,7 +228,7 @@ impl Sandbox {
     /// Returns the file to which strace writes what the process does.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere nothing is watched")
+        allow(dead_code, reason = "elsewhere nothing is watched")
     )]
     pub(crate) fn trace(&self) -> Option<&Path> {
         self.trace.as_deref()
@@ -216,7 +238,7 @@ impl Sandbox {
     /// project's server does not get the HOME of another server with the same alias.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere there is no such folder")
+        allow(dead_code, reason = "elsewhere there is no such folder")
     )]
     pub(crate) fn whose(&self) -> &str {
         &self.whose
@@ -226,7 +248,7 @@ impl Sandbox {
     /// may read and write this folder, like their `cwd`.
     #[cfg_attr(
         not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-        expect(dead_code, reason = "elsewhere nothing is granted")
+        allow(dead_code, reason = "elsewhere nothing is granted")
     )]
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -245,6 +267,12 @@ impl Sandbox {
 }
 
 impl Stdio {
+    /// Reports whether the command runs in a container.
+    #[must_use]
+    pub fn is_contained(&self) -> bool {
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.container.is_some())
+    }
+
     /// Reports whether the process is restricted or watched. If so, another command starts in its place.
     pub(crate) fn is_confined(&self) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_on() || sandbox.trace.is_some())

@@ -5,19 +5,27 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Sandbox, SandboxHost, SandboxLevel, SandboxNetwork};
+use super::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork};
 use crate::config::fields::{Field, Fields, refuse_rest};
 use crate::config::keys::Words as _;
 use crate::config::report::Report;
 use crate::config::syntax::{Origin, Value};
 
 /// The members of `sandbox`.
-const KEYS: [&str; 11] =
-    ["files", "home", "install", "level", "memory", "network", "processes", "read", "unix", "weak", "write"];
-/// Members that later versions may support.
-const LATER: [(&str, &str); 2] = [
-    ("cpu", "this version cannot limit processor time"),
-    ("container", "this version starts no containers; write the command of docker or podman as `command`"),
+const KEYS: [&str; 13] = [
+    "container",
+    "cpu",
+    "files",
+    "home",
+    "install",
+    "level",
+    "memory",
+    "network",
+    "processes",
+    "read",
+    "unix",
+    "weak",
+    "write",
 ];
 const LEVELS: &str = "the levels are \"off\", \"default\", and \"strict\"";
 const HOST: &str = "write \"api.example.com\", \"*.example.com\", or \"db.example.com:5432\"";
@@ -29,13 +37,10 @@ pub(in crate::config) fn read(field: &Field<'_>, report: &mut Report) -> Option<
     }
     let mut fields = field.fields(report)?;
     let mut sandbox = Sandbox::on();
+    let container = fields.take(&["container"], report);
+    sandbox.container = container.as_ref().and_then(|field| image(field, report));
     if let Some(field) = fields.take(&["level"], report) {
         sandbox.level = level(&field, report)?;
-    }
-    for (key, message) in LATER {
-        if let Some(field) = fields.take(&[key], report) {
-            report.problem(field.at, &field.path, message).help("remove the key");
-        }
     }
     if sandbox.level == SandboxLevel::Strict {
         sandbox.network = SandboxNetwork::None;
@@ -59,7 +64,11 @@ pub(in crate::config) fn read(field: &Field<'_>, report: &mut Report) -> Option<
     let processes = fields.take(&["processes"], report);
     sandbox.processes = processes.and_then(|field| at_least(FEWEST_PROCESSES, "processes and threads", &field, report));
     sandbox.memory = fields.take(&["memory"], report).and_then(|field| field.positive_size(report));
+    sandbox.cpu = fields.take(&["cpu"], report).and_then(|field| processors(&field, report));
     refuse_rest(fields, &KEYS, report);
+    if let Some(field) = container.filter(|_| sandbox.container.is_some()) {
+        refuse_beside(&field, &sandbox, report);
+    }
     Some(sandbox)
 }
 
@@ -111,7 +120,78 @@ fn hosts(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
     (!hosts.is_empty()).then_some(hosts)
 }
 
-/// The fewest open files with which a runtime can start.
+/// Reads the name of an image, which becomes a word of a command line.
+fn image(field: &Field<'_>, report: &mut Report) -> Option<String> {
+    let text = field.text(report).filter(|_| field.node.origin != Origin::Missing)?;
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/:@".contains(letter);
+    if !text.starts_with(|letter: char| letter.is_ascii_alphanumeric()) || !text.chars().all(is_plain) {
+        let message = format!("{} is no name of an image", field.quote(text));
+        report.problem(field.at, &field.path, message).help("write \"node:24\", or \"ghcr.io/owner/name:1.2\"");
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// Refuses settings that a container cannot apply; otherwise the server would silently get less protection.
+fn refuse_beside(field: &Field<'_>, sandbox: &Sandbox, report: &mut Report) {
+    let has_hosts = matches!(sandbox.network, SandboxNetwork::Hosts(_));
+    for (is_wrong, message, help) in [
+        (sandbox.level == SandboxLevel::Off, "a container is no level \"off\"", "remove `level`, or `container`"),
+        (
+            has_hosts,
+            "a container reaches every host or none, and not those of a list",
+            "write \"network\": \"none\" or \"open\", or remove `container` and take the level \"strict\"",
+        ),
+        (
+            sandbox.install.is_some(),
+            "a container runs what its image has, so `install` means nothing",
+            "remove `install`",
+        ),
+        (
+            sandbox.home == SandboxHome::User,
+            "a container always has a HOME of its own",
+            "remove `home`; what `read` and `write` list of your HOME is in its own, too",
+        ),
+        (
+            sandbox.unix,
+            "in a container `unix` means nothing",
+            "remove `unix`, and list the path of the socket in `write`",
+        ),
+        (
+            sandbox.weak,
+            "there is nothing in place of a container, so `weak` means nothing",
+            "remove `weak`, or `container`",
+        ),
+    ] {
+        if is_wrong {
+            report.problem(field.at, &field.path, message).help(help);
+        }
+    }
+}
+
+/// Reads a number of processors as thousandths of one.
+fn processors(field: &Field<'_>, report: &mut Report) -> Option<u32> {
+    let Value::Number(number) = &field.node.value else {
+        let message = format!("expected a number of processors, found {}", field.node.kind());
+        report.problem(field.at, &field.path, message);
+        return None;
+    };
+    let count = number.parse::<f64>().ok().filter(|count| (FEWEST_PROCESSORS..=MOST_PROCESSORS).contains(count));
+    let Some(count) = count else {
+        let message = format!("{number} is not a number of processors from {FEWEST_PROCESSORS} to {MOST_PROCESSORS}");
+        report
+            .problem(field.at, &field.path, message)
+            .help("write 0.5 for half the time of one processor, 2.0 for two");
+        return None;
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within the bounds above")]
+    Some((count * 1000.0).round() as u32)
+}
+
+/// The least and the most time of processors.
+const FEWEST_PROCESSORS: f64 = 0.01;
+const MOST_PROCESSORS: f64 = 4096.0;
+/// The fewest open files with which a runtime starts.
 const FEWEST_FILES: usize = 16;
 /// The fewest processes and threads with which a runtime can start, besides those that create its namespaces.
 const FEWEST_PROCESSES: usize = 8;

@@ -37,12 +37,32 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
             "mcp.toml:3: server \"a\": sandbox.network: \"some\" is not one of open, none; ",
         ),
         (
-            "sandbox = { cpu = 2.0 }",
-            "mcp.toml:3: server \"a\": sandbox.cpu: this version cannot limit processor time; remove the key",
+            "sandbox = { cpu = 0 }",
+            "mcp.toml:3: server \"a\": sandbox.cpu: 0 is not a number of processors from 0.01 to 4096; write 0.5 for half the time of one processor, 2.0 for two",
         ),
         (
-            "sandbox = { container = \"a\" }",
-            "mcp.toml:3: server \"a\": sandbox.container: this version starts no containers; write the command of docker or podman as `command`; remove the key",
+            "sandbox = { cpu = \"2\" }",
+            "mcp.toml:3: server \"a\": sandbox.cpu: expected a number of processors, found a string; ",
+        ),
+        (
+            "sandbox = { container = \"--privileged\" }",
+            "mcp.toml:3: server \"a\": sandbox.container: \"--privileged\" is no name of an image; write \"node:24\", or \"ghcr.io/owner/name:1.2\"",
+        ),
+        (
+            "sandbox = { container = \"a\", network = [\"a.example\"] }",
+            "mcp.toml:3: server \"a\": sandbox.container: a container reaches every host or none, and not those of a list; write \"network\": \"none\" or \"open\", or remove `container` and take the level \"strict\"",
+        ),
+        (
+            "sandbox = { container = \"a\", weak = true }",
+            "mcp.toml:3: server \"a\": sandbox.container: there is nothing in place of a container, so `weak` means nothing; remove `weak`, or `container`",
+        ),
+        (
+            "sandbox = { container = \"a\", level = \"off\" }",
+            "mcp.toml:3: server \"a\": sandbox.container: a container is no level \"off\"; remove `level`, or `container`",
+        ),
+        (
+            "sandbox = { container = \"a\", unix = true }",
+            "mcp.toml:3: server \"a\": sandbox.container: in a container `unix` means nothing; remove `unix`, and list the path of the socket in `write`",
         ),
         (
             "sandbox = { processes = 2 }",
@@ -60,6 +80,16 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
     let told = parsed("[mcpServers.a]\ncommand = \"x\"\n[host]\nsandbox = \"full\"\n").unwrap_err();
     let levels = "the levels are \"off\", \"default\", and \"strict\"";
     assert_eq!(told, format!("mcp.toml:4: host.sandbox: \"full\" is no level of this version; {levels}"));
+    let text = "[mcpServers.a]\ncommand = \"x\"\n[host]\nsandbox = { container = \"a\" }\n";
+    let expected =
+        "mcp.toml:4: host.sandbox: not every server runs in one image; write `container` into the entries of servers";
+    assert_eq!(parsed(text).unwrap_err(), expected);
+    let package = "package = { type = \"npm\", name = \"a\", version = \"1.0.0\", digest = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\" }";
+    let text = format!("[mcpServers.a]\ncommand = \"x\"\n{package}\nsandbox = {{ container = \"a\" }}\n");
+    // A mistake in a key that other clients have, too, makes that server alone `failed`.
+    let config = parsed(&text).expect("a config");
+    let why = config.servers[0].unusable.as_ref().map(ToString::to_string).expect("it cannot start");
+    assert!(why.contains("not in the image of `sandbox.container`; remove `package`, or `container`"), "{why}");
 }
 
 #[test]
@@ -152,4 +182,13 @@ fn the_sandbox_of_vs_code_is_read_as_it_is() {
     for (note, expected) in notes.iter().zip(expected) {
         assert!(note.ends_with(&expected), "{note}");
     }
+}
+
+#[test]
+fn a_container_has_an_image_and_limits() {
+    let text =
+        "sandbox = { container = \"ghcr.io/a/b:1@sha256:00\", level = \"strict\", cpu = 1.5, memory = \"1MiB\" }";
+    let config = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\n{text}\n")).unwrap();
+    let expected = Sandbox::strict().container("ghcr.io/a/b:1@sha256:00");
+    assert_eq!(of(&config), Some(Sandbox { cpu: Some(1500), memory: Some(1 << 20), ..expected }));
 }

@@ -24,24 +24,19 @@ use rustix::net::{
 };
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 use tokio::io::{AsyncWriteExt as _, Interest};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::proxy::{Proxy, Rules};
 use crate::config::{SandboxHost, WATCHED};
 use crate::counts::ServerCounts;
 use crate::dial::system;
 use crate::hex;
+use crate::sandbox::proxy::{Beyond, Proxy, Rules, USER, accept};
 
 /// The prefix of the names of doors.
 const PREFIX: &str = "door-";
 /// How long the launcher waits for mcp-host.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most connections of one process at a time.
-const MOST: usize = 256;
-/// The user name that a watched server sends to its proxy.
-const USER: &str = "mcp-host";
 /// mcp-host's confirmation to the launcher.
 const TAKEN: u8 = b'k';
 
@@ -98,16 +93,17 @@ impl Door {
     /// # Cancel safety
     /// A dropped future closes the door and all connections.
     pub(crate) async fn serve(self: Arc<Self>, server: Arc<str>, counts: Arc<ServerCounts>, stop: CancellationToken) {
+        let beyond = Beyond::of_environment();
         let serving = async {
             match &self.entrance {
                 Entrance::Inside { listener, .. } => {
                     let inside = opened(listener).await?;
                     let rules = Rules::listed(self.hosts.clone(), system());
-                    accept(&inside, &Arc::new(Proxy::new(server.clone(), rules, counts))).await
+                    accept(&inside, &Arc::new(Proxy::new(server.clone(), rules, counts).beyond(beyond))).await
                 }
                 Entrance::Here { listener, password } => {
                     let here = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
-                    let proxy = Proxy::new(server.clone(), Rules::all(system()), counts);
+                    let proxy = Proxy::new(server.clone(), Rules::all(system()), counts).beyond(beyond);
                     accept(&here, &Arc::new(proxy.for_those_who_know(USER, password))).await
                 }
             }
@@ -142,27 +138,6 @@ async fn opened(door: &UnixListener) -> io::Result<tokio::net::TcpListener> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         launcher.write_all(&[TAKEN]).await?;
         return Ok(listener);
-    }
-}
-
-/// Serves connections from inside: at most `MOST` at a time, while others wait.
-async fn accept(inside: &tokio::net::TcpListener, proxy: &Arc<Proxy>) -> io::Result<()> {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = inside.accept(), if connections.len() < MOST => {
-                let (client, _) = match accepted {
-                    Ok(accepted) => accepted,
-                    // The client left before it was accepted.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                    Err(error) => return Err(error),
-                };
-                let proxy = proxy.clone();
-                connections.spawn(async move { proxy.serve(client).await });
-            }
-            // How a connection ended only concerns its two ends.
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-        }
     }
 }
 

@@ -14,7 +14,8 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::plan::Plan;
-use super::{bubble, door, filter, rights, rules, trace};
+use super::{bubble, container, door, filter, rights, rules, scope, trace};
+use crate::sandbox::withheld::proxies;
 
 /// The exit code of a launcher that did not become the server.
 const FAILED: i32 = 126;
@@ -31,7 +32,16 @@ pub(in crate::sandbox) fn become_server(arguments: impl Iterator<Item = OsString
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, String> {
     let plan = arguments.next().and_then(|plan| plan.into_string().ok()).ok_or("there is no plan")?;
     let mut plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not valid: {error}"))?;
+    if let Some(keeper) = plan.keeper.take() {
+        return container::keep(keeper);
+    }
     let program = arguments.nth(1).ok_or("there is no program")?;
+    if let Some(container) = plan.container.take() {
+        return container::enter(&container, &program, arguments);
+    }
+    if let Some(scope) = plan.scope.take() {
+        return scope::enter(&scope, &plan, &program, arguments);
+    }
     limit(Resource::Core, 0)?;
     if let Some(bubble) = plan.bubble.take() {
         return bubble::enter(&bubble, plan, &program, arguments);
@@ -60,7 +70,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     }
     command.envs(plan.set.iter().map(|(name, path)| (name, path)));
     let url = port.map(|port| format!("http://127.0.0.1:{port}"));
-    command.envs(url.iter().flat_map(|url| Plan::proxies(url)));
+    command.envs(url.iter().flat_map(|url| proxies(url)));
     if let Some(cwd) = &plan.cwd {
         command.current_dir(cwd);
     }

@@ -13,11 +13,11 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::grants::Grants;
-use super::places::{Own, Places};
-use super::plan::Plan;
-use super::{Door, Machine, namespaces, program, trace};
+use super::{Door, Machine, namespaces, trace};
 use crate::config::{Sandbox, Secret, Stdio};
+use crate::sandbox::grants::{Grants, program};
+use crate::sandbox::places::{Own, Places};
+use crate::sandbox::withheld::proxies;
 use crate::sandbox::{Error, Learned, Needed, Ready, Touched};
 
 /// How many files of one folder are replaced by that folder.
@@ -83,7 +83,7 @@ pub(in crate::sandbox) fn unconfined(stdio: Stdio, sandbox: &Sandbox, state: Opt
     }
     // This overrides even the entry's own settings: connections that bypass this proxy would go unnoticed.
     let none = ["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), String::new()));
-    stdio.env.extend(Plan::proxies(&url).chain(none).map(|(name, value)| (name, Secret::new(value))));
+    stdio.env.extend(proxies(&url).chain(none).map(|(name, value)| (name, Secret::new(value))));
     let ready = Ready { stdio, door: Some(Arc::new(door)), first: first.flatten() };
     trace::watched(ready, sandbox)
 }

@@ -2,26 +2,24 @@
 //! Namespaces (bubblewrap) isolate the network, other processes, and the names of files.
 //!
 //! In: a command with its sandbox. Out: the command of the launcher, with its [`Plan`](plan::Plan), and the [`Door`] to
-//! the hosts that the server may reach. **Invariant:** all decisions that depend on the file system are made here,
-//! before the start; the launcher decides nothing.
+//! the hosts that the server may reach. `container/mod.rs` starts containers. **Invariant:** all decisions that depend on
+//! the file system are made here, before the start; the launcher decides nothing.
 
 mod bubble;
 #[cfg(feature = "script")]
 mod calls;
+mod container;
 mod door;
 mod filter;
-mod grants;
 mod launch;
 mod learn;
 mod machine;
 mod namespaces;
 mod phases;
-mod places;
 mod plan;
-mod programs;
-mod proxy;
 mod rights;
 mod rules;
+mod scope;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -32,16 +30,15 @@ use std::sync::Arc;
 
 pub(crate) use self::door::Door;
 pub(super) use self::filter::refused as refused_calls;
-use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
 pub(super) use self::learn::{learned, unconfined};
 use self::machine::Kernel;
 use self::phases::Offline;
-use self::places::{Own, Places};
 use self::plan::{Bubble, Plan};
-use self::programs::Programs;
 pub(super) use self::trace::watched;
-use super::{ARGUMENT, Error, First, Ready, can_launch};
+use super::grants::{Grants, program};
+use super::places::{Own, Places};
+use super::{ARGUMENT, Error, First, NO_STATE, Ready, can_launch};
 use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, Stdio};
 
 /// This program, even if its file has been replaced.
@@ -49,10 +46,12 @@ const OURSELVES: &str = "/proc/self/exe";
 const NO_LAUNCHER: &str = "the embedding program does not begin with mcp_host::guard()";
 const ROOT: &str =
     "the kernel does not count the processes of root, so `processes` limits nothing: run mcp-host as another account";
-const NO_STATE: &str = "there is no state directory for its own HOME";
 
 /// Returns what the sandbox needs but this machine lacks. Blocks for some milliseconds if it needs namespaces.
 pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
+    if sandbox.container.is_some() {
+        return for_container(has_state);
+    }
     let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.clone().err()));
     lacks
@@ -60,24 +59,43 @@ pub(super) fn lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
 
 /// Returns what the sandbox needs but this machine lacks, as far as that is already known. Does not block.
 pub(super) fn known_lacks(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
+    if sandbox.container.is_some() {
+        return for_container(has_state);
+    }
     let mut lacks = without_namespaces(sandbox, has_state);
     lacks.extend(needs_namespaces(sandbox).then(namespaces::known).flatten().map(str::to_owned));
     lacks
 }
 
+/// Returns what a container needs and is not there. What its engine can do is known when it starts.
+fn for_container(has_state: bool) -> Vec<String> {
+    let mut lacks: Vec<&str> = (!can_launch()).then_some(NO_LAUNCHER).into_iter().collect();
+    lacks.extend((!has_state).then_some(NO_STATE));
+    lacks.extend(container::find().is_none().then_some(container::ABSENT));
+    lacks.into_iter().map(str::to_owned).collect()
+}
+
 fn without_namespaces(sandbox: &Sandbox, has_state: bool) -> Vec<String> {
     let mut lacks: Vec<&str> = Kernel::here().lacks().collect();
-    lacks.extend((sandbox.processes.is_some() && rustix::process::geteuid().is_root()).then_some(ROOT));
+    lacks.extend((counts_by_account(sandbox) && rustix::process::geteuid().is_root()).then_some(ROOT));
     lacks.extend((!can_launch()).then_some(NO_LAUNCHER));
     lacks.extend((!has_state).then_some(NO_STATE));
-    lacks.into_iter().map(str::to_owned).collect()
+    let mut lacks: Vec<String> = lacks.into_iter().map(str::to_owned).collect();
+    let cpu = sandbox.cpu.and_then(|_| scope::lacks("cpu"));
+    lacks.extend(cpu.map(|why| format!("{why}, so `cpu` limits nothing")));
+    lacks
+}
+
+/// Reports whether the processes of the server are counted by their account, since no group of the kernel counts them.
+fn counts_by_account(sandbox: &Sandbox) -> bool {
+    sandbox.processes.is_some() && scope::lacks("pids").is_some()
 }
 
 /// Reports whether the sandbox needs namespaces: Landlock cannot restrict hosts, and the kernel counts processes per
 /// account and user namespace.
 fn needs_namespaces(sandbox: &Sandbox) -> bool {
     let has_hosts = matches!(sandbox.network, SandboxNetwork::Hosts(_));
-    sandbox.level == SandboxLevel::Strict || has_hosts || sandbox.processes.is_some()
+    sandbox.level == SandboxLevel::Strict || has_hosts || counts_by_account(sandbox)
 }
 
 /// Reports whether no launcher can be started at all.
@@ -85,9 +103,11 @@ pub(super) fn cannot_start(has_state: bool) -> bool {
     !can_launch() || !has_state
 }
 
-/// Returns what the level leaves unprotected on this machine.
-pub(super) fn gaps() -> Vec<&'static str> {
-    Kernel::here().gaps().into_iter().collect()
+/// Returns what the sandbox leaves unprotected on this machine.
+pub(super) fn gaps(sandbox: &Sandbox) -> Vec<String> {
+    let memory = sandbox.memory.and_then(|_| scope::lacks("memory"));
+    let memory = memory.map(|why| format!("`memory` is that of each process, since {why}"));
+    Kernel::here().gaps().map(str::to_owned).into_iter().chain(memory).collect()
 }
 
 /// Restricts this process to the system calls that a script needs, if the kernel can do that.
@@ -104,6 +124,9 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
     let own = Own::make(state, sandbox.whose())?;
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     let places = Places::here(&state);
+    if let Some(image) = &sandbox.container {
+        return container::start(stdio, sandbox, image, &places, &own).map(Ready::plain);
+    }
     let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_deref().ok());
     let machine = Machine { places, own, namespaces };
     let (offline, first) = machine.divided(&stdio, sandbox)?.unzip();
@@ -152,7 +175,8 @@ impl Machine {
             _ => None,
         };
         let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
-        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
+        let mut plan =
+            Plan { bubble, scope: scope::of(sandbox), ..plan(&stdio, sandbox, own, grants, namespaces.is_some()) };
         let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
         let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
         plan.set.extend(set);
@@ -194,17 +218,9 @@ fn bubble(program: &Path, sandbox: &Sandbox, own: &Own, grants: &Grants, door: O
     }
 }
 
-/// Returns the absolute path of the program that the command names.
-fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
-    let base = stdio.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-    let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    let file = Programs::new(places, path.as_ref(), &base).find(&stdio.command)?;
-    std::path::absolute(file).ok()
-}
-
 fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespaces: bool) -> Plan {
     let kernel = Kernel::here();
-    let cwd = cwd(stdio, sandbox, own, &grants);
+    let cwd = grants.cwd(stdio, sandbox, own);
     let mut set = Vec::from(own.variables());
     if sandbox.home == SandboxHome::Own {
         set.push(("HOME", own.home.clone()));
@@ -219,9 +235,9 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespa
         unix: sandbox.unix,
         is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
-        memory: count(sandbox.memory),
-        // Outside of a user namespace, all processes of the account would count.
-        processes: count(sandbox.processes).filter(|_| has_namespaces),
+        memory: count(sandbox.memory).filter(|_| scope::lacks("memory").is_some()),
+        // Outside of a namespace those of the whole account would count.
+        processes: count(sandbox.processes).filter(|_| has_namespaces && counts_by_account(sandbox)),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
         cwd,
@@ -230,20 +246,4 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants, has_namespa
         links: grants.links,
         ..Plan::default()
     }
-}
-
-/// Returns the working directory; `None` means the one that the launcher starts in.
-fn cwd(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: &Grants) -> Option<PathBuf> {
-    let own_cwd = stdio.cwd.as_deref().or(sandbox.folder());
-    if sandbox.level != SandboxLevel::Strict {
-        // A server that names no file relative to mcp-host's working directory has no business there.
-        return (own_cwd.is_none() && !grants.is_relative).then(|| own.home.clone());
-    }
-    let granted = |folder: &Path| grants.read.iter().chain(&grants.write).any(|path| folder.starts_with(path));
-    let base = own_cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
-    let base = base.and_then(|base| base.canonicalize().ok());
-    // The base of a relative argument exists inside, even if nothing but the path to the argument's file is visible in
-    // it.
-    let base = base.filter(|base| grants.is_relative || own_cwd.is_some() && granted(base));
-    Some(base.unwrap_or_else(|| own.home.clone()))
 }

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::grants::variable;
-use super::places::{Own, Places};
 use crate::config::{Sandbox, SandboxHost, SandboxNetwork, Stdio};
 use crate::hex;
+use crate::sandbox::grants::variable;
+use crate::sandbox::places::{Own, Places};
 
 /// The variable that keeps a runner offline, and its value.
 pub(super) type Offline = (&'static str, &'static str);

@@ -6,11 +6,19 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::withheld::{is_of_proxy, leads_out};
+
 /// The instructions for one start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
-    /// The namespaces to enter first; `None` if there are none.
+    /// The container to start in place of the server; `None` if there is none.
+    pub(super) container: Option<Container>,
+    /// The container to end once its client is gone; `None` if this process starts a server.
+    pub(super) keeper: Option<Keeper>,
+    /// The limits for all processes together. They are applied first; `None` if there are none.
+    pub(super) scope: Option<Scope>,
+    /// The namespaces to enter then; `None` if there are none.
     pub(super) bubble: Option<Bubble>,
     /// Whether the launcher is already inside them.
     pub(super) is_inside: bool,
@@ -66,6 +74,46 @@ pub(super) struct Bubble {
     pub(super) tmp: Option<PathBuf>,
 }
 
+/// The systemd scope around a launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scope {
+    /// The program that asks for it.
+    pub(super) program: PathBuf,
+    /// The folder of the user's session; `None` means the manager of the system.
+    pub(super) session: Option<PathBuf>,
+    /// The limits, as systemd has them.
+    pub(super) properties: Vec<String>,
+}
+
+/// The instructions for one start of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Container {
+    /// The program of the engine.
+    pub(super) engine: PathBuf,
+    pub(super) is_podman: bool,
+    /// The image as the config entry names it.
+    pub(super) image: String,
+    /// The file that records which image that was at first use.
+    pub(super) kept: PathBuf,
+    /// Options that follow from the entry.
+    pub(super) options: Vec<String>,
+    /// What the engine must be able to limit: keys of `sandbox`.
+    pub(super) limits: Vec<String>,
+}
+
+/// A container that is ended once its client is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Keeper {
+    pub(super) engine: PathBuf,
+    /// The name of the container.
+    pub(super) name: String,
+    /// Whether this process is the keeper, and not the one that starts it.
+    pub(super) is_it: bool,
+}
+
 /// The identity of a path when it was checked: its device, and its inode number.
 pub(super) type Seen = (u64, u64);
 
@@ -74,31 +122,6 @@ impl Plan {
     /// user. If there is a door, proxy settings are not passed on either, even those of the entry.
     pub(super) fn withholds(&self, name: &OsString) -> bool {
         let Some(name) = name.to_str() else { return true };
-        let leads_out = ["XDG_", "DBUS_"].iter().any(|prefix| name.starts_with(prefix)) || LEADS_OUT.contains(&name);
-        let is_proxy = self.door.is_some() && PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name));
-        is_proxy || leads_out && !self.own.iter().any(|own| own == name)
-    }
-
-    /// Returns the variables that tell programs to use the proxy at this URL.
-    pub(super) fn proxies(url: &str) -> impl Iterator<Item = (String, String)> {
-        let each = |name: &&str| [(*name).to_owned(), name.to_ascii_lowercase()].map(|name| (name, url.to_owned()));
-        // Without this variable, Node ignores the others.
-        let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
-        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].iter().flat_map(each).chain([node]).collect::<Vec<_>>().into_iter()
+        self.door.is_some() && is_of_proxy(name) || leads_out(name) && !self.own.iter().any(|own| own == name)
     }
 }
-
-/// Proxy settings, in upper or lower case.
-const PROXIES: [&str; 8] = [
-    "ALL_PROXY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NO_PROXY",
-    "PIP_PROXY",
-    "npm_config_https_proxy",
-    "npm_config_noproxy",
-    "npm_config_proxy",
-];
-
-const LEADS_OUT: [&str; 6] =
-    ["DOCKER_HOST", "GPG_AGENT_INFO", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "CONTAINER_HOST", "KUBECONFIG"];

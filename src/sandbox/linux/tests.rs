@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::filter;
-use super::grants::Grants;
-use super::places::{Own, Places};
 use super::plan::Plan;
 use crate::config::{Sandbox, Stdio};
 use crate::sandbox::Error;
+use crate::sandbox::grants::Grants;
+use crate::sandbox::places::{Own, Places};
 
 /// A HOME with keys, projects, and programs.
 struct Account {
@@ -146,7 +146,7 @@ fn h108_what_is_listed_is_granted_as_it_is() {
 
 #[test]
 fn h108_the_tree_of_a_program_is_granted_but_not_what_lies_beside_it() {
-    use super::programs::Programs;
+    use crate::sandbox::programs::Programs;
     let account = Account::new();
     let places = account.places();
     let found = |file: &str| {

@@ -21,6 +21,9 @@ const ENDED: &str = "status=successful,failed";
 /// Returns the command that starts the server of `ready` watched, if its sandbox says so.
 pub(in crate::sandbox) fn watched(ready: Ready, sandbox: &Sandbox) -> Result<Ready, Error> {
     let Some(file) = sandbox.trace() else { return Ok(ready) };
+    if sandbox.container.is_some() {
+        return Err(Error::Container("what happens in a container cannot be watched".to_owned()));
+    }
     let strace = find().ok_or(Error::Unwatched)?;
     let Ready { stdio, door, first } = ready;
     // Otherwise strace would start itself.

@@ -34,9 +34,8 @@ use crate::sandbox;
 #[cfg(feature = "script")]
 use crate::script;
 
-/// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
-/// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
-pub(super) const VARIABLE: &str = "_MCP_HOST_GUARD";
+/// The environment variable that marks our children and their descendants.
+pub(super) const VARIABLE: &str = sandbox::MARK;
 
 /// The argument that turns a program into the guard of its parent process.
 const ARGUMENT: &str = "__guard";

@@ -442,13 +442,15 @@ fn refused() {
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
     sandbox.toml:3: server "full": sandbox: "full" is no level of this version
       the levels are "off", "default", and "strict"
-    sandbox.toml:7: server "listed": sandbox.cpu: this version cannot limit processor time
-      remove the key
     sandbox.toml:7: server "listed": sandbox.read[0]: "notes" is not a whole path
       write a path that begins with / or ~/
     sandbox.toml:7: server "listed": sandbox.network[0]: "https://api.example.com" is a URL and not a host
       write "api.example.com", "*.example.com", or "db.example.com:5432"
-    sandbox.toml:10: host.sandbox.level: "full" is no level of this version
+    sandbox.toml:11: server "boxed": sandbox.cpu: 0 is not a number of processors from 0.01 to 4096
+      write 0.5 for half the time of one processor, 2.0 for two
+    sandbox.toml:11: server "boxed": sandbox.container: there is nothing in place of a container, so `weak` means nothing
+      remove `weak`, or `container`
+    sandbox.toml:14: host.sandbox.level: "full" is no level of this version
       the levels are "off", "default", and "strict"
     wrong-types.json:5: server "files": args: expected a list, found a string
       write a list with each word in its own quotes: ["--root", "/srv"]

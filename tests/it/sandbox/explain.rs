@@ -1,5 +1,7 @@
 //! `mcp-host sandbox explain`: a start under strace, and what was refused in it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 
 use super::support::{Home, can_have_namespaces};
@@ -69,4 +71,29 @@ fn h108_a_server_without_a_sandbox_has_nothing_to_explain() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.starts_with("error: server `box` has no sandbox\nhelp: "), "{said}");
+}
+
+/// Does not find the package that it is to fetch, as npx says it.
+const NPX: &str = "#!/bin/sh\necho 'npm error 404 Not Found - GET https://registry.example/absent' >&2\nexit 1\n";
+
+#[test]
+fn h108_a_server_whose_package_is_not_there_is_explained_by_that() {
+    if !has_strace() || !can_have_namespaces("h108: sandbox explain without a package") {
+        return;
+    }
+    let home = Home::new();
+    let npx = home.at("tools/npx");
+    std::fs::write(&npx, NPX).unwrap();
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut entry = home.entry(&json!({ "level": "strict", "install": ["a.example"] }));
+    (entry["command"], entry["args"]) = (json!(npx), json!(["-y", "absent@1"]));
+    home.write(&json!({ "box": entry }));
+    for more in [None, Some("--json")] {
+        let arguments: Vec<&str> = ["sandbox", "explain", "box"].into_iter().chain(more).collect();
+        let output = home.run(&arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.stdout.is_empty(), "it was not started, so nothing is known: {:?}", output.stdout);
+        assert!(said.contains("error: server `box` did not start: the process ended (exit code 1, while its package was fetched): npm error 404 Not Found"), "{said}");
+        assert!(said.contains("\nhelp: ") && !said.contains("strace"), "{said}");
+    }
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use super::support::{Home, can_have_namespaces};
+use super::support::{Home, Program, can_have_namespaces};
 
 /// A page on loopback; returns its port.
 pub(super) fn page() -> u16 {
@@ -104,4 +104,59 @@ fn h108_refused_hosts_are_told_with_their_count() {
     let help = "help: its sandbox refused one.example:80, two.example:8443: if `box` is to reach that, list it in its entry: \
                 \"sandbox\": { \"network\": [\"…\"] }\n";
     assert!(said.contains(help), "{said}");
+}
+
+/// A proxy of a company on loopback: says what it was asked for, to anyone who asks. Returns its port.
+fn of_company() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+                head.extend(byte);
+            }
+            let length = head.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let is_tunnel = head.starts_with(b"CONNECT ");
+            let answer = if is_tunnel { "HTTP/1.1 200 OK\r\n\r\n" } else { &answer };
+            let _ = stream.write_all(&[answer.as_bytes(), &head].concat());
+        }
+    });
+    port
+}
+
+#[test]
+fn h108_listed_hosts_are_reached_by_the_proxy_of_this_machine() {
+    if !can_have_namespaces("h108: the proxy of this machine") {
+        return;
+    }
+    let (home, company, near) = (Home::new(), of_company(), page());
+    // An address for documentation, which nobody has; so no name is resolved.
+    let hosts = json!({ "level": "strict", "network": ["203.0.113.7", format!("127.0.0.1:{near}")] });
+    home.write(&json!({ "box": home.entry(&hosts) }));
+    let mut command = home.command(&["stdio"]);
+    command.env("HTTPS_PROXY", format!("http://ada:pass@127.0.0.1:{company}"));
+    command.env("http_proxy", format!("127.0.0.1:{company}"));
+    let mut program = Program::start(command);
+    let tunnel = |host: &str| {
+        format!(
+            "import urllib.parse\nat = urllib.parse.urlparse(os.environ['https_proxy'])\n\
+             s = socket.create_connection((at.hostname, at.port), 20)\n\
+             s.sendall(b'CONNECT {host} HTTP/1.1\\r\\n\\r\\n'); r = b''\n\
+             while len(r) < 150:\n more = s.recv(150)\n if not more: break\n r += more"
+        )
+    };
+    let got = program.run("box", &tunnel("203.0.113.7:443")).unwrap();
+    let expected = "b'HTTP/1.1 200 Connection established\\r\\n\\r\\nCONNECT 203.0.113.7:443 HTTP/1.1\\r\\n\
+                    Host: 203.0.113.7:443\\r\\nProxy-Authorization: Basic YWRhOnBhc3M=\\r\\n\\r\\n'";
+    assert_eq!(got, expected);
+    let plain = "import urllib.request\nr = urllib.request.urlopen('http://203.0.113.7/x', timeout=20).read()";
+    let got = program.run("box", plain).unwrap();
+    assert!(got.starts_with("b'GET http://203.0.113.7:80/x HTTP/1.1\\r\\n") && !got.contains("Authorization"), "{got}");
+    // This machine is not asked of it, and what is not listed is asked of nobody. `proxy/tests.rs` has NO_PROXY.
+    assert_eq!(program.run("box", &fetch(near)).as_deref(), Ok("b'a page'"));
+    assert!(program.run("box", &tunnel("203.0.113.9:443")).unwrap().starts_with("b'HTTP/1.1 403 "));
+    let environment = "r = [value for value in os.environ.values() if 'pass' in value]";
+    assert_eq!(program.run("box", environment).as_deref(), Ok("[]"), "its password is not for the server");
 }

@@ -87,7 +87,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    fn start(mut command: Command) -> Self {
+    pub(super) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut child = command.spawn().unwrap();
         let out = child.stdout.take().unwrap();

@@ -129,7 +129,11 @@ fn unconfined<'a>(server: &'a Server, config: &Config) -> Option<Broken<'a>> {
     let sandbox = server.sandbox(config.host.sandbox.as_ref()).filter(|_| server.disabled.is_none())?;
     let lacks = sandbox.lacks(state_directory().is_some());
     let why = format!("cannot have its sandbox: {}", lacks.join(", "));
-    let help = "write \"weak\": true in its `sandbox` to take what there is, or \"level\": \"off\"".to_owned();
+    let help = match sandbox.container {
+        Some(_) => "remove `container` from its `sandbox`, if it can run on this machine",
+        None => "write \"weak\": true in its `sandbox` to take what there is, or \"level\": \"off\"",
+    };
+    let help = help.to_owned();
     (!lacks.is_empty() && !sandbox.weak).then(|| Broken { server, why, help: Some(help), found: Vec::new() })
 }
 

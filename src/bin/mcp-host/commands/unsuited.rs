@@ -29,6 +29,8 @@ const CLOUDS: [(&str, &str); 6] = [
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let note = |server: &Server| {
         let sandbox = server.sandbox(config.host.sandbox.as_ref()).filter(Sandbox::is_on)?;
+        // What the image has is not known here.
+        let sandbox = Some(sandbox).filter(|sandbox| sandbox.container.is_none())?;
         let Transport::Stdio(stdio) = &server.transport else { return None };
         let why = why(stdio, &sandbox, node_version).filter(|_| server.disabled.is_none())?;
         Some(format!("note: server `{}`: its sandbox may break it: {why}", text::line(&server.name)))

@@ -81,6 +81,8 @@ fn processes(config: &Config) -> impl Iterator<Item = (&Server, &Stdio)> {
         !stdio.command.is_empty() && !words.any(|word| word.contains("${"))
     };
     config.servers.iter().filter(|server| server.disabled.is_none()).filter_map(move |server| match &server.transport {
+        // What the image of a container has is not looked at.
+        Transport::Stdio(stdio) if stdio.is_contained() => None,
         Transport::Stdio(stdio) if server.unusable.is_none() || is_whole(stdio) => Some((server, stdio)),
         _ => None,
     })
@@ -103,6 +105,7 @@ pub(super) fn commands(config: &Config) -> Vec<Finding> {
         }
         let what = format!("`{}` cannot have all of its sandbox: {}", server.name, lacks.join(", "));
         let finding = match sandbox.weak {
+            _ if sandbox.container.is_some() => Finding::fail(COMMANDS, what, "it runs as soon as one is there"),
             true => Finding::warn(COMMANDS, what, "mcp-host status shows what it has"),
             false => Finding::fail(COMMANDS, what, "write \"weak\": true in its `sandbox` to take what there is"),
         };

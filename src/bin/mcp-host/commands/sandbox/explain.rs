@@ -52,6 +52,9 @@ pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output)
             Failure::new(Exit::Usage, error).help("write \"sandbox\": \"default\" or \"strict\" into its entry")
         );
     };
+    if sandbox.container.is_some() {
+        return Err(super::contained(&name));
+    }
     let lacks = sandbox.lacks(state_directory().is_some());
     if !lacks.is_empty() && !sandbox.weak {
         let error = format!("server `{}` cannot have its sandbox: {}", text::line(&name), lacks.join(", "));
@@ -69,28 +72,38 @@ pub(super) async fn run(args: &SandboxExplain, common: &Common, output: &Output)
     let session = Box::pin(Session::look_alone(plan, again.clone(), output)).await?;
     let status = session.status();
     session.close().await;
-    let rows = rows(&file, &status)?;
-    tell(&rows, &name, output)?;
-    match status.iter().find_map(|server| failure(server, &again)) {
-        Some(failure) => Err(failure),
-        None => Ok(Exit::Ok),
+    let failed = status.iter().find_map(|server| failure(server, &again));
+    // A server whose package could not be fetched, for example, did not come to its start.
+    let began = failed.is_none() || file.exists();
+    let mut rows = if began { by_strace(&file)? } else { Vec::new() };
+    rows.extend(by_proxy(&status));
+    if began || !rows.is_empty() {
+        tell(&rows, &name, output)?;
     }
+    failed.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns what was refused, from strace's file and from the proxy.
-fn rows(file: &Path, status: &[ServerStatus]) -> Result<Vec<Row>, Failure> {
+/// Returns what was refused, from strace's file.
+fn by_strace(file: &Path) -> Result<Vec<Row>, Failure> {
     let wrong =
         |error: std::io::Error| Failure::new(Exit::Failed, format!("what strace wrote cannot be read: {error}"));
     let lines = BufReader::new(File::open(file).map_err(wrong)?).split(b'\n').map_while(Result::ok);
     let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
     // The lines before that are from the launcher, which examines what it will give up.
     let of_server = lines.skip_while(|line| !line.contains(BEGINS)).skip(1);
-    let mut rows = counted(of_server.filter_map(|line| trace::read(&line)), |path| path.exists());
+    Ok(counted(of_server.filter_map(|line| trace::read(&line)), |path| path.exists()))
+}
+
+/// Returns the hosts that the proxy refused.
+fn by_proxy(status: &[ServerStatus]) -> Vec<Row> {
     let hosts = status.iter().flat_map(|server| &server.refused_hosts);
-    let hosts =
-        hosts.map(|(host, count)| Row { kind: "host", what: host.clone(), call: "proxy".to_owned(), times: *count });
-    rows.extend(hosts);
-    Ok(rows)
+    let row = |(host, count): (&String, &u64)| Row {
+        kind: "host",
+        what: host.clone(),
+        call: "proxy".to_owned(),
+        times: *count,
+    };
+    hosts.map(row).collect()
 }
 
 /// Counts what was refused, sorted by kind and name. `exists` reports whether a path exists for the user.

@@ -64,6 +64,9 @@ pub(super) async fn run(args: &SandboxLearn, common: &Common, output: &Output) -
         let error = format!("server `{}` has a URL, so there is no process to watch", text::line(&name));
         return Err(Failure::new(Exit::Usage, error).help("name a server with a `command`"));
     };
+    if stdio.is_contained() {
+        return Err(super::contained(&name));
+    }
     let mut sandbox = stdio.sandbox.clone().unwrap_or_default();
     sandbox.level = SandboxLevel::Off;
     let folder = Folder::make()?;

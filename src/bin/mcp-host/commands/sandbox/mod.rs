@@ -13,12 +13,19 @@ use crate::args::{Common, Sandbox, SandboxCommand};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::state_directory;
+use crate::text;
 
 pub(crate) async fn run(args: &Sandbox, common: &Common, output: &Output) -> Result<Exit, Failure> {
     match &args.what {
         SandboxCommand::Explain(args) => Box::pin(explain::run(args, common, output)).await,
         SandboxCommand::Learn(args) => Box::pin(learn::run(args, common, output)).await,
     }
+}
+
+/// Returns the error for a server in a container, which cannot be watched from outside.
+fn contained(name: &str) -> Failure {
+    let error = format!("server `{}` runs in a container, and what happens there cannot be watched", text::line(name));
+    Failure::new(Exit::Usage, error).help("what it is to have of this machine is what `read` and `write` list")
 }
 
 /// How many times longer a start may take under strace.

@@ -1,11 +1,14 @@
 //! Connections from the sandbox as bytes, and hosts that are sockets of this machine.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::TcpListener;
 
-use super::{Proxy, Rules};
+use super::{Beyond, Proxy, Rules};
 use crate::counts::Counts;
-use crate::dial::system;
+use crate::dial::{Lookup, system};
 
 /// Starts a host that reads until `end`, and answers with what it received. Returns its port.
 async fn host(end: &'static [u8]) -> u16 {
@@ -126,4 +129,103 @@ async fn h108_a_host_that_is_away_is_told_as_that() {
     let got = String::from_utf8_lossy(&got);
     assert!(got.starts_with("HTTP/1.1 502 ") && got.ends_with("mcp-host: Connection refused\n"), "{got}");
     assert_eq!(refused, []);
+}
+
+/// A proxy of a company: answers the first head it gets, or each of these parts of SOCKS5, and then with what it got.
+async fn of_company(parts: &'static [(usize, &'static [u8])]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let mut all = Vec::new();
+        for (length, answer) in parts {
+            let mut got = Vec::new();
+            let is_whole = |got: &[u8]| if *length == 0 { got.ends_with(b"\r\n\r\n") } else { got.len() >= *length };
+            while !is_whole(&got) {
+                got.push(stream.read_u8().await.expect("more"));
+            }
+            stream.write_all(answer).await.expect("it takes them");
+            all.extend(got);
+        }
+        stream.write_all(&all).await.expect("it takes them");
+    });
+    port
+}
+
+/// Knows one name, at this address, and no others.
+fn knows(name: &'static str, address: SocketAddr) -> Lookup {
+    Arc::new(move |asked| {
+        let found = if asked == name { Ok(vec![address]) } else { Err(std::io::ErrorKind::NotFound.into()) };
+        Box::pin(async move { found })
+    })
+}
+
+/// Returns the answer of a proxy to these bytes, where all goes by `company` but `direct.example`, which is at `direct`.
+async fn said_beyond(company: &str, direct: u16, bytes: &[u8]) -> String {
+    let hosts = ["api.example", "*.evil.example", "direct.example"].map(|host| format!("{host}:{direct}"));
+    let listed = hosts.iter().map(String::as_str).chain(["api.example"]);
+    let near = format!("127.0.0.1:{direct}");
+    let listed = listed.chain([near.as_str()]).map(|host| host.parse().expect("a host")).collect();
+    let lookup = knows("direct.example", ([127, 0, 0, 1], direct).into());
+    let proxy = Proxy::new("a".into(), Rules::listed(listed, lookup), Counts::default().of("a"));
+    let proxy = proxy.beyond(Beyond::by(company, "direct.example"));
+    String::from_utf8_lossy(&exchanged(&proxy, bytes).await).into_owned()
+}
+
+#[tokio::test]
+async fn h108_a_listed_host_is_reached_by_the_proxy_of_this_machine() {
+    let direct = host(b"end").await;
+    let company = of_company(&[(0, b"HTTP/1.1 200 Fine\r\nVia: x\r\n\r\nbefore ")]).await;
+    let url = format!("http://u:p@127.0.0.1:{company}");
+    let got = said_beyond(&url, direct, b"CONNECT api.example:443 HTTP/1.1\r\n\r\n").await;
+    let expected = "HTTP/1.1 200 Connection established\r\n\r\nbefore CONNECT api.example:443 HTTP/1.1\r\n\
+                    Host: api.example:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n";
+    assert_eq!(got, expected);
+    let company = of_company(&[(0, b"HTTP/1.1 200 OK\r\n\r\n")]).await;
+    let url = format!("127.0.0.1:{company}");
+    let got = said_beyond(&url, direct, b"GET http://api.example/x HTTP/1.1\r\nAccept: */*\r\n\r\n").await;
+    let expected = "HTTP/1.1 200 OK\r\n\r\nGET http://api.example:80/x HTTP/1.1\r\nHost: api.example\r\nAccept: */*\r\n\
+                    Connection: close\r\n\r\n";
+    assert_eq!(got, expected);
+    let company = of_company(&[(3, b"\x05\x02"), (5, b"\x01\x00"), (18, b"\x05\x00\x00\x01\0\0\0\0\0\0")]).await;
+    let url = format!("socks5h://u:p@127.0.0.1:{company}");
+    let got = said_beyond(&url, direct, b"CONNECT api.example:443 HTTP/1.1\r\n\r\n").await;
+    let expected =
+        "HTTP/1.1 200 Connection established\r\n\r\n\x05\x01\x02\x01\x01u\x01p\x05\x01\x00\x03\x0bapi.example\x01";
+    assert!(got.starts_with(expected), "{got:?}");
+}
+
+#[tokio::test]
+async fn h108_what_no_proxy_names_is_reached_directly_and_what_is_not_listed_by_nothing() {
+    let direct = host(b"end").await;
+    // Nobody answers there.
+    let absent = "http://127.0.0.1:1";
+    for to in [format!("direct.example:{direct}"), format!("127.0.0.1:{direct}")] {
+        let got = said_beyond(absent, direct, format!("CONNECT {to} HTTP/1.1\r\n\r\nthe end").as_bytes()).await;
+        assert!(got.ends_with("\r\n\r\nthe end"), "{to}: {got}");
+    }
+    let got = said_beyond(absent, direct, b"CONNECT other.example:443 HTTP/1.1\r\n\r\n").await;
+    assert!(got.starts_with("HTTP/1.1 403 "), "{got}");
+}
+
+#[tokio::test]
+async fn h108_a_proxy_of_this_machine_that_fails_is_named_and_not_passed_by() {
+    let refusing = of_company(&[(0, b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")]).await;
+    let ended = of_company(&[]).await;
+    for (company, expected) in [
+        (
+            format!("http://u:secret@127.0.0.1:{refusing}"),
+            format!("127.0.0.1:{refusing}, answered HTTP/1.1 407 Proxy Authentication Required"),
+        ),
+        (format!("http://127.0.0.1:{ended}"), format!("127.0.0.1:{ended}, does not serve: ")),
+        (
+            "https://proxy.example".to_owned(),
+            "proxy.example:443, is one of https://, which a sandbox cannot use: name one of http:// or socks5://"
+                .to_owned(),
+        ),
+    ] {
+        let got = said_beyond(&company, 9, b"CONNECT api.example:443 HTTP/1.1\r\n\r\n").await;
+        assert!(got.starts_with("HTTP/1.1 502 ") && !got.contains("secret"), "{got}");
+        assert!(got.contains(&format!("mcp-host: the proxy of this machine, {expected}")), "{got}");
+    }
 }

@@ -13,7 +13,7 @@ use super::programs::Programs;
 use crate::config::{Sandbox, SandboxHome, SandboxLevel, Stdio};
 use crate::sandbox::Error;
 
-/// What every program may read.
+/// What every program may read. On macOS the profile lists more (`macos/base.sb`).
 const SYSTEM: [&str; 17] = [
     "/bin",
     "/etc",
@@ -188,6 +188,21 @@ impl Grants {
         }
     }
 
+    /// Returns the working directory; `None` means the one that mcp-host starts the process in.
+    pub(super) fn cwd(&self, stdio: &Stdio, sandbox: &Sandbox, own: &Own) -> Option<PathBuf> {
+        let own_cwd = stdio.cwd.as_deref().or(sandbox.folder());
+        if sandbox.level != SandboxLevel::Strict {
+            // A server that names no file relative to mcp-host's working directory has no business there.
+            return (own_cwd.is_none() && !self.is_relative).then(|| own.home.clone());
+        }
+        let granted = |folder: &Path| self.read.iter().chain(&self.write).any(|path| folder.starts_with(path));
+        let base = own_cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
+        let base = base.and_then(|base| base.canonicalize().ok());
+        // The base of a relative argument exists inside, even if only the path to the argument's file is visible in it.
+        let base = base.filter(|base| self.is_relative || own_cwd.is_some() && granted(base));
+        Some(base.unwrap_or_else(|| own.home.clone()))
+    }
+
     /// Removes paths that another path already covers, and paths whose name a plan cannot hold.
     fn shorten(&mut self) {
         let is_covered = |path: &Path, by: &BTreeSet<PathBuf>, from: usize| {
@@ -204,4 +219,12 @@ impl Grants {
 pub(super) fn variable(stdio: &Stdio, name: &str) -> Option<String> {
     let own = stdio.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
     own.or_else(|| std::env::var(name).ok())
+}
+
+/// Returns the file that the command means, as a whole path.
+pub(super) fn program(stdio: &Stdio, places: &Places) -> Option<PathBuf> {
+    let base = stdio.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+    let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let file = Programs::new(places, path.as_ref(), &base).find(&stdio.command)?;
+    std::path::absolute(file).ok()
 }

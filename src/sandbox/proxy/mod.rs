@@ -2,10 +2,12 @@
 //!
 //! In: a connection from the sandbox. Out: a tunnel to a host that the entry lists, or a refusal, which is counted
 //! under the host's name. The content of a tunnel is not examined. `judge.rs` decides, `asked.rs` parses requests. The
-//! proxy of a watched server without a sandbox admits everything, and counts what was requested. **Invariant:** only
-//! hosts that were judged are connected to, at the address that was judged.
+//! proxy of a watched server without a sandbox admits everything, and counts what was requested. If this machine itself
+//! uses a proxy, connections go through that one (`beyond.rs`). **Invariant:** only hosts that were judged are connected
+//! to; a direct connection goes to the address that was judged.
 
 mod asked;
+mod beyond;
 mod judge;
 
 use std::io;
@@ -15,11 +17,14 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use url::Host;
 
 use self::asked::{Asked, Misread};
+pub(super) use self::beyond::Beyond;
+use self::beyond::{Reached, Via};
 use self::judge::Refusal;
 pub(super) use self::judge::Rules;
 use crate::counts::ServerCounts;
@@ -29,10 +34,16 @@ use crate::dial::{explain, is_public};
 const SAYS: Duration = Duration::from_secs(10);
 /// How long a name may take to be resolved.
 const RESOLVE: Duration = Duration::from_secs(10);
+/// The same where another proxy resolves it again: behind one, names often lead nowhere.
+const GLANCE: Duration = Duration::from_secs(2);
 /// How long a host may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest head of a request, in bytes.
 const HEAD: usize = 16 * 1024;
+/// The most connections of one process at a time.
+const MOST: usize = 256;
+/// The user that a server names to its proxy, if others reach that, too.
+pub(super) const USER: &str = "mcp-host";
 /// The first byte of SOCKS5.
 const SOCKS: u8 = 5;
 
@@ -41,6 +52,7 @@ pub(super) struct Proxy {
     server: Arc<str>,
     rules: Rules,
     counts: Arc<ServerCounts>,
+    beyond: Beyond,
     /// The credentials that clients have to send; `None` if only the server can reach the proxy.
     proof: Option<String>,
 }
@@ -54,7 +66,12 @@ enum Tongue {
 
 impl Proxy {
     pub(super) fn new(server: Arc<str>, rules: Rules, counts: Arc<ServerCounts>) -> Self {
-        Self { server, rules, counts, proof: None }
+        Self { server, rules, counts, beyond: Beyond::nothing(), proof: None }
+    }
+
+    /// Connects by these proxies.
+    pub(super) fn beyond(self, beyond: Beyond) -> Self {
+        Self { beyond, ..self }
     }
 
     /// Serves only clients with this name and password (RFC 7617).
@@ -81,25 +98,30 @@ impl Proxy {
         if self.proof.is_some() && self.proof != asked.proof {
             return refuse(&mut client, tongue, Status::Stranger, "this proxy is for one server").await;
         }
+        let via = self.beyond.to(&asked);
+        let judging = self.rules.judge(&asked.host, asked.port);
+        let judging = timeout(if via.is_some() { GLANCE } else { RESOLVE }, judging);
         // A resolver that does not answer counts as one that does not know the name.
-        let judging = timeout(RESOLVE, self.rules.judge(&asked.host, asked.port));
         let addresses = match judging.await.unwrap_or(Err(Refusal::Unknown)) {
             Ok(addresses) => addresses,
+            // It is listed, and the other proxy may know it.
+            Err(Refusal::Unknown) if via.is_some() => Vec::new(),
             Err(refusal) => return self.refused(&mut client, tongue, &asked, &refusal).await,
         };
         if self.rules.admit_all() {
             self.note(&asked, &addresses);
         }
-        let mut host = match timeout(CONNECT, connect(&addresses)).await.unwrap_or_else(|_| Err(slow())) {
-            Ok(host) => host,
+        let reaching = timeout(CONNECT, reach(&asked, via.as_ref(), &addresses));
+        let Reached { mut stream, said, head } = match reaching.await.unwrap_or_else(|_| Err(slow())) {
+            Ok(reached) => reached,
             Err(error) => return refuse(&mut client, tongue, Status::Unreachable, &explain(&error)).await,
         };
-        match &asked.head {
-            Some(head) => host.write_all(head).await?,
-            None => client.write_all(accepted(tongue)).await?,
+        match head {
+            Some(head) => stream.write_all(&head).await?,
+            None => client.write_all(&[accepted(tongue), &said].concat()).await?,
         }
-        host.write_all(&rest).await?;
-        copy_bidirectional(&mut client, &mut host).await.map(|_| ())
+        stream.write_all(&rest).await?;
+        copy_bidirectional(&mut client, &mut stream).await.map(|_| ())
     }
 
     /// Counts what a watched server requested: the host, and its addresses that would have to be listed themselves.
@@ -131,8 +153,37 @@ impl Proxy {
     }
 }
 
+/// Serves connections from inside; `MOST` at a time, more wait.
+pub(super) async fn accept(inside: &TcpListener, proxy: &Arc<Proxy>) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = inside.accept(), if connections.len() < MOST => {
+                let (client, _) = match accepted {
+                    Ok(accepted) => accepted,
+                    // The client left before it was accepted.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                    Err(error) => return Err(error),
+                };
+                let proxy = proxy.clone();
+                connections.spawn(async move { proxy.serve(client).await });
+            }
+            // How a connection ended is for its two ends.
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
 fn slow() -> io::Error {
     io::ErrorKind::TimedOut.into()
+}
+
+/// Connects to what was asked for: by another proxy, or at one of its addresses.
+async fn reach(asked: &Asked, via: Option<&Via>, addresses: &[SocketAddr]) -> io::Result<Reached> {
+    match via {
+        Some(via) => via.connect(asked).await,
+        None => Ok(Reached { stream: connect(addresses).await?, said: Vec::new(), head: asked.head.clone() }),
+    }
 }
 
 async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {

@@ -28,7 +28,7 @@ pub(super) enum Refusal {
 }
 
 /// The hosts that one server may reach.
-pub(in crate::sandbox::linux) struct Rules {
+pub(in crate::sandbox) struct Rules {
     /// The listed hosts; `None` means all.
     hosts: Option<Vec<SandboxHost>>,
     lookup: Lookup,
@@ -36,12 +36,12 @@ pub(in crate::sandbox::linux) struct Rules {
 
 impl Rules {
     /// Returns the rules of a list.
-    pub(in crate::sandbox::linux) fn listed(hosts: Vec<SandboxHost>, lookup: Lookup) -> Self {
+    pub(in crate::sandbox) fn listed(hosts: Vec<SandboxHost>, lookup: Lookup) -> Self {
         Self { hosts: Some(hosts), lookup }
     }
 
     /// Returns the rules of a watched server, which may reach everything that the user may.
-    pub(in crate::sandbox::linux) fn all(lookup: Lookup) -> Self {
+    pub(in crate::sandbox) fn all(lookup: Lookup) -> Self {
         Self { hosts: None, lookup }
     }
 
