@@ -22,6 +22,7 @@ mod answered;
 pub mod approvals;
 mod audit;
 pub mod auth;
+mod boot;
 pub mod config;
 pub mod cookbook;
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the endpoint and the status socket read it"))]
@@ -56,6 +57,8 @@ pub mod name;
 pub mod nearest;
 mod observe;
 mod oversized;
+#[cfg(feature = "cluster")]
+mod peers;
 #[cfg(feature = "server")]
 mod pieces;
 pub mod pins;

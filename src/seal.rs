@@ -58,6 +58,9 @@ const NONCE: usize = 24;
 const LONGEST: usize = 1 << 20;
 /// Stands for our use of the derivation, so that a key that is used elsewhere, too, gives other keys there.
 const SALT: &[u8] = b"mcp-host seal 1";
+/// The same for the keys of a cluster.
+#[cfg(feature = "cluster")]
+const SHARED: &[u8] = b"mcp-host cluster 1";
 
 impl Seal {
     /// Creates a seal with a fresh key, which nothing else has.
@@ -143,6 +146,12 @@ impl Seal {
         };
         self.0.iter().filter(|keys| keys.id == *id).find_map(open).ok_or(Broken)
     }
+}
+
+/// Derives the key of this label from a key that several hosts have.
+#[cfg(feature = "cluster")]
+pub(crate) fn shared_key(key: &[u8; 32], label: &str) -> MasterKey {
+    MasterKey::new(expand(&Salt::new(HKDF_SHA256, SHARED).extract(key), label))
 }
 
 /// Returns a fresh key.
@@ -244,6 +253,15 @@ mod tests {
         assert_eq!((open(&during, &first), open(&during, &second)), (Ok(b"1".to_vec()), Ok(b"2".to_vec())));
         assert_eq!((open(&after, &first), open(&after, &second)), (Err(Broken), Ok(b"2".to_vec())));
         assert_eq!(open(&before, &second), Err(Broken));
+    }
+
+    /// Replicas of two versions must have the same keys, too.
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn a_shared_key_gives_other_keys_for_other_labels() {
+        let [one, other] = ["seal a", "seal b"].map(|label| shared_key(&[7; 32], label));
+        assert_ne!(one, other);
+        assert_eq!(crate::hex::encode(&one[..4]), "");
     }
 
     /// What was sealed before must open after an update, so what is derived from a key never changes.

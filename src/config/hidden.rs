@@ -21,6 +21,8 @@ impl Config {
         self.host.preset_secrets().for_each(|value| scrubber.know(value.expose()));
         let sent = self.host.otel.iter().flat_map(|otel| &otel.headers);
         sent.filter(|(name, _)| !is_plain(name)).for_each(|(_, value)| credential(value.expose(), &mut scrubber));
+        let cluster = self.host.cluster.iter().flat_map(|cluster| &cluster.keys);
+        cluster.for_each(|key| scrubber.know(key.written().expose()));
         self.host.secrets.key.iter().for_each(|key| scrubber.know(key.written().expose()));
         scrubber
     }

@@ -76,9 +76,10 @@ pub(crate) use self::helper::is_own_header;
 pub(crate) use self::host::ClaimsRead;
 pub(crate) use self::host::{ALL_VIEW, ResultLimits};
 pub use self::host::{
-    Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Code, Compact, Console,
-    Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Merge, Metrics, Otel, Policy,
-    PolicyMode, Proof, ReadOnly, Registry, Results, Rule, Sample, ScriptTools, SecretKey, Secrets, StoreKind, View,
+    Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Cluster, Code, Compact,
+    Console, Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Merge, Metrics, Otel,
+    PeerSource, Policy, PolicyMode, Proof, ReadOnly, Registry, Results, Rule, Sample, ScriptTools, SecretKey, Secrets,
+    StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -303,6 +303,8 @@ impl HostBuilder {
         router.observer().tell(
             [record].into_iter().chain(audit).chain([decisions.clone() as Arc<dyn Listener>]).chain(traces).collect(),
         );
+        #[cfg(feature = "server")]
+        let shared = manager.settings().shared_keys();
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         let host = Host(Arc::new(Inner {
             manager,
@@ -319,7 +321,7 @@ impl HostBuilder {
             #[cfg(feature = "server")]
             threads: std::sync::Mutex::default(),
             #[cfg(feature = "server")]
-            sessions: Arc::new(crate::sessions::Kept::new(self.state)),
+            sessions: Arc::new(crate::sessions::Kept::new(self.state).shared(shared)),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         }));

@@ -33,6 +33,8 @@ pub struct HttpEndpoint {
     socket: Option<StatusSocket>,
     threads: Arc<Threads>,
     access: Access,
+    #[cfg(feature = "cluster")]
+    channel: Option<http::Channel>,
     stop: CancellationToken,
 }
 
@@ -47,7 +49,7 @@ impl Host {
     /// inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set;
+    /// When `host.cluster.listen` cannot be listened at; when the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set;
     /// when the files of `host.tls` cannot be used; or when another daemon serves this address.
     pub fn open_http(&self, listener: TcpListener) -> Result<HttpEndpoint, Error> {
         let listen = listener.local_addr().map_err(internal)?;
@@ -56,6 +58,8 @@ impl Host {
             return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
         }
         let tls = acceptor(&settings)?;
+        #[cfg(feature = "cluster")]
+        let channel = super::replica::channel(self, &settings)?;
         let threads = self.threads(settings.thread_count()).map_err(internal)?;
         let socket = match StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
@@ -71,7 +75,17 @@ impl Host {
         }
         self.0.manager.serves_page_at(listen);
         let (host, access, stop) = (self.clone(), Access::default(), self.0.stop.child_token());
-        Ok(HttpEndpoint { host, listener, tls, socket, threads, access, stop })
+        Ok(HttpEndpoint {
+            host,
+            listener,
+            tls,
+            socket,
+            threads,
+            access,
+            #[cfg(feature = "cluster")]
+            channel,
+            stop,
+        })
     }
 
     /// Opens the endpoint and serves it until the host shuts down.
@@ -149,7 +163,9 @@ impl HttpEndpoint {
     /// # Errors
     /// When the listener cannot be used, or no HTTP client can be made to ask the issuer of `host.auth`.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { host, listener, tls, socket, threads, access, stop } = self;
+        #[cfg(feature = "cluster")]
+        let channel = self.channel;
+        let Self { host, listener, tls, socket, threads, access, stop, .. } = self;
         let listen = listener.local_addr().map_err(internal)?;
         let guests = Guests::default();
         let status = async {
@@ -177,6 +193,8 @@ impl HttpEndpoint {
             run,
             deeds: Some(Arc::new(host.clone())),
             kept: Arc::clone(&host.0.sessions),
+            #[cfg(feature = "cluster")]
+            channel,
         };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;

@@ -22,6 +22,8 @@ mod guests;
 mod handler;
 mod login;
 mod reload;
+#[cfg(feature = "cluster")]
+mod replica;
 mod result;
 #[cfg(any(feature = "schemas", test))]
 mod schemas;

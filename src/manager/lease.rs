@@ -58,6 +58,14 @@ impl Principal {
         Self(format!("oauth:{}", serde_json::json!([issuer, subject, client])).into())
     }
 
+    /// Reports whether it is the subject of an access token from this issuer.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub(crate) fn is_of_issuer(&self, issuer: &str) -> bool {
+        let parts = self.0.strip_prefix("oauth:").map(serde_json::from_str::<(String, Option<String>, Option<String>)>);
+        parts.is_some_and(|parts| parts.is_ok_and(|(of, ..)| of == issuer))
+    }
+
     /// Reports whether this is the local user, the default without authentication.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {
@@ -65,7 +73,7 @@ impl Principal {
     }
 
     /// The principal recorded at an earlier start.
-    pub(super) fn recalled(text: &str) -> Self {
+    pub(crate) fn recalled(text: &str) -> Self {
         Self(text.into())
     }
 

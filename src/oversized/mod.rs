@@ -14,6 +14,8 @@ mod tests;
 
 pub(crate) use cut::{Tell, cut};
 pub(crate) use pages::{Part, matching, pointed};
+#[cfg(feature = "cluster")]
+pub(crate) use store::home_of;
 pub(crate) use store::{Held, Lost, Room, Store};
 
 /// Begins the URI of a result that is kept.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::pages::Part;
+use crate::boot::Boot;
 use crate::hex;
 use crate::lock::lock;
 use crate::protocol::Raw;
@@ -71,7 +72,11 @@ pub(crate) enum Lost {
 
 /// The results that are kept. `P` says who an owner's bytes count for, and `V` what else an owner is.
 #[derive(Debug)]
-pub(crate) struct Store<P, V>(Mutex<Kept<P, V>>);
+pub(crate) struct Store<P, V> {
+    kept: Mutex<Kept<P, V>>,
+    /// What stands before ids, if other hosts get requests that are for this one.
+    home: Option<Boot>,
+}
 
 #[derive(Debug)]
 struct Kept<P, V> {
@@ -107,8 +112,24 @@ const ENTRY: usize = 256;
 
 impl<P, V> Default for Store<P, V> {
     fn default() -> Self {
-        Self(Mutex::new(Kept { entries: VecDeque::new(), gone: VecDeque::new(), is_swept: false }))
+        Self::of(None)
     }
+}
+
+/// The digits of an id, without the host.
+const DIGITS: usize = 20;
+
+impl<P, V> Store<P, V> {
+    /// Makes an empty one. In a cluster, `home` is the host that it belongs to.
+    pub(crate) fn of(home: Option<Boot>) -> Self {
+        let kept = Kept { entries: VecDeque::new(), gone: VecDeque::new(), is_swept: false };
+        Self { kept: Mutex::new(kept), home }
+    }
+}
+
+/// Returns the host that has the result with this id, if the id says it.
+pub(crate) fn home_of(id: &str) -> Option<Boot> {
+    Boot::before(id.as_bytes(), DIGITS).map(|(home, _)| home)
 }
 
 impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
@@ -118,10 +139,12 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         if takes > room.of_one.min(room.of_all) {
             return None;
         }
-        let mut bytes = [0; 10];
+        let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes).ok()?;
-        let (id, now) = (hex::encode(&bytes), Instant::now());
-        let mut kept = lock(&self.0);
+        let mut id = self.home.map(|home| home.to_string()).unwrap_or_default();
+        id.push_str(&hex::encode(&bytes));
+        let now = Instant::now();
+        let mut kept = lock(&self.kept);
         kept.sweep(now);
         kept.make_room(takes, room.of_one, |entry| entry.owner.0 == owner.0);
         kept.make_room(takes, room.of_all, |_| true);
@@ -131,7 +154,7 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
 
     /// Returns a result of this owner.
     pub(crate) fn get(&self, owner: &(P, V), id: &str) -> Result<Arc<Held>, Lost> {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         kept.sweep(Instant::now());
         let found = kept.entries.iter().find(|entry| entry.id == id && entry.owner == *owner);
         if let Some(entry) = found {
@@ -139,17 +162,19 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
         }
         let was =
             kept.gone.iter().any(|(gone, principal, view)| gone == id && (principal, view) == (&owner.0, &owner.1));
+        // What another host had is gone with it: its owner would not come here otherwise.
+        let was = was || self.home.is_some() && home_of(id).is_some_and(|home| Some(home) != self.home);
         Err(if was { Lost::Expired } else { Lost::Unknown })
     }
 
     /// Reports whether somebody has to call [`Store::sweep`] from time to time, and takes the caller for the one who does.
     pub(crate) fn needs_sweeping(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.0).is_swept, true)
+        !std::mem::replace(&mut lock(&self.kept).is_swept, true)
     }
 
     /// Drops what is too old. Returns when the next result is; `None` if none is left, so that nobody has to sweep any more.
     pub(crate) fn sweep(&self) -> Option<Instant> {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         kept.sweep(Instant::now());
         let next = kept.entries.iter().map(|entry| entry.ends).min();
         kept.is_swept = next.is_some();
@@ -158,13 +183,13 @@ impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
 
     /// Returns how many bytes all results take.
     pub(crate) fn used(&self) -> usize {
-        lock(&self.0).bytes(|_| true)
+        lock(&self.kept).bytes(|_| true)
     }
 
     /// Returns how many results are kept.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        lock(&self.0).entries.len()
+        lock(&self.kept).entries.len()
     }
 }
 

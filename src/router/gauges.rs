@@ -102,6 +102,56 @@ pub struct SessionNotes {
     pub bound: usize,
 }
 
+/// What a replica sees of its cluster.
+///
+/// ```
+/// # #[cfg(feature = "server")] {
+/// let told: mcp_host::admin::ClusterNotes = serde_json::from_str(r#"{"mode":"sealed","replica":"00","peers":[]}"#)?;
+/// assert_eq!((&*told.mode, told.peers.len()), ("sealed", 0));
+/// # }
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct ClusterNotes {
+    /// What is kept where: `sealed` if clients keep all that outlives a replica.
+    pub mode: String,
+    /// This life of the process.
+    pub replica: String,
+    /// The other replicas.
+    pub peers: Vec<PeerNotes>,
+}
+
+/// Another replica of a cluster.
+///
+/// ```
+/// # #[cfg(feature = "server")] {
+/// let told: mcp_host::admin::PeerNotes = serde_json::from_str(r#"{"address":"10.0.0.6:8809","why":"refused"}"#)?;
+/// assert_eq!(told.why.as_deref(), Some("refused"));
+/// # }
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PeerNotes {
+    /// Its address, or a name that has none.
+    pub address: String,
+    /// The life of its process, if it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica: Option<String>,
+    /// Why it does not answer; `None` if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether it serves other servers, or by other rules.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub differs: bool,
+    /// Whether it stops.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leaves: bool,
+}
+
 /// A door (HTTP, stdio, the status socket) that reports how much it holds.
 pub(crate) trait Holds: Send + Sync {
     /// Returns how much it holds now.
@@ -109,6 +159,11 @@ pub(crate) trait Holds: Send + Sync {
 
     /// Returns why ids of sessions end with this process; `None` if they do not, or if there was no session yet.
     fn why_sessions_end(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns what it sees of its cluster; `None` if it serves alone.
+    fn cluster(&self) -> Option<ClusterNotes> {
         None
     }
 }
@@ -229,6 +284,11 @@ impl Meter {
         let why = self.doors().iter().find_map(|door| door.why_sessions_end());
         let notes = SessionNotes { why, bound: self.held().bound_sessions };
         (notes != SessionNotes::default()).then_some(notes)
+    }
+
+    /// Returns what the doors see of their cluster; `None` if the host serves alone.
+    pub(crate) fn cluster(&self) -> Option<ClusterNotes> {
+        self.doors().iter().find_map(|door| door.cluster())
     }
 
     fn doors(&self) -> Vec<Arc<dyn Holds>> {

@@ -49,6 +49,8 @@ mod handshake;
 mod heard;
 mod heart;
 #[cfg(feature = "server")]
+pub(crate) mod home;
+#[cfg(feature = "server")]
 mod invite;
 mod joined;
 mod judge;
@@ -109,7 +111,7 @@ use tokio_util::sync::CancellationToken;
 pub use asks::{Decided, OpenAsk};
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
 #[cfg(feature = "server")]
-pub use gauges::{Gauges, SessionNotes};
+pub use gauges::{ClusterNotes, Gauges, PeerNotes, SessionNotes};
 pub(crate) use mailbox::Mailbox;
 #[cfg(test)]
 pub(crate) use presence::Sender;

@@ -45,7 +45,7 @@ impl Router {
         let (closing, ending, background) = (CancellationToken::new(), CancellationToken::new(), Background::default());
         let queues = Queues::new(manager.settings().limits.client_queues);
         let clients = Arc::new(Clients::new(manager.clone(), closing.clone()));
-        let (sealer, finish) = (Arc::new(Sealer::new()), Arc::new(Finish::new(server_info)));
+        let (sealer, finish) = (Arc::new(Sealer::of(&manager.settings())), Arc::new(Finish::new(server_info)));
         let table = Arc::<Table>::default();
         let weak: Weak<Table> = Arc::downgrade(&table);
         manager.park_at(weak);
@@ -94,7 +94,7 @@ impl Router {
             open: Default::default(),
         });
         let pool = Arc::new(Pool::new(manager.clone(), clients.clone(), queues.clone()));
-        let oversized: Arc<Store> = Arc::default();
+        let oversized = Arc::new(Store::of(tasks.sealer.home()));
         let meter = Meter {
             manager: manager.clone(),
             clients: clients.clone(),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::boot::Boot;
+use crate::config::HostSettings;
 use crate::manager::Principal;
 use crate::protocol::{ErrorObject, Method, Raw};
 use crate::seal::{Purpose, Seal};
@@ -18,6 +20,9 @@ struct Envelope {
     digest: String,
     /// When the state expires, in seconds since 1970.
     expires: u64,
+    /// The host whose memory has what the state means; `None` if any host of a cluster can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<String>,
 }
 
 /// What the client's next request continues.
@@ -45,6 +50,19 @@ pub(super) enum State {
     /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
+}
+
+impl State {
+    /// Reports whether the state means something in the memory of the host that made it.
+    fn is_bound(&self) -> bool {
+        match self {
+            Self::Parked { .. } | Self::Permission { .. } | Self::Person { .. } => true,
+            #[cfg(feature = "server")]
+            Self::SignIn { .. } => true,
+            Self::Relay { permit, .. } => permit.is_some(),
+            Self::Afresh { .. } | Self::Roots => false,
+        }
+    }
 }
 
 /// How much longer than asked for a state is valid, since the clocks of two processes may differ.
@@ -101,11 +119,37 @@ fn canonical(value: &Value, out: &mut String) {
 
 /// Seals the states and task ids that clients keep for the host.
 #[derive(Debug)]
-pub(super) struct Sealer(Option<Seal>);
+pub(super) struct Sealer {
+    seal: Option<Seal>,
+    /// This life of the process.
+    pub(super) boot: Boot,
+    /// Whether other hosts open what this one seals.
+    is_shared: bool,
+}
 
 impl Sealer {
+    /// Creates one with a key of this process.
+    #[cfg(test)]
     pub(super) fn new() -> Self {
-        Self(Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok())
+        Self::of(&HostSettings::default())
+    }
+
+    /// Creates one with the keys of the cluster, or with one of this process if the host serves alone.
+    pub(super) fn of(settings: &HostSettings) -> Self {
+        let shared = settings.shared_keys();
+        let seal = if shared.is_empty() { Seal::new() } else { Ok(Seal::of(&shared)) };
+        let seal = seal.inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok();
+        Self { seal, boot: Boot::fresh(), is_shared: !shared.is_empty() }
+    }
+
+    /// Returns what a handle says of its host; `None` if it need not, because no other host opens it.
+    pub(super) fn home(&self) -> Option<Boot> {
+        self.is_shared.then_some(self.boot)
+    }
+
+    /// Reports whether what a handle means is in the memory of this host.
+    pub(super) fn is_home(&self, home: Option<&str>) -> bool {
+        home.is_none_or(|home| Boot::parse(home.as_bytes()) == Some(self.boot))
     }
 
     /// Returns the seal.
@@ -113,7 +157,14 @@ impl Sealer {
     /// # Errors
     /// When the system had no randomness for a key.
     pub(super) fn seal(&self) -> Result<&Seal, ErrorObject> {
-        self.0.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
+        self.seal.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
+    }
+
+    /// Returns the host whose memory has what a state means; `None` if it is of no host, or does not open.
+    #[cfg(feature = "cluster")]
+    pub(super) fn home_of(&self, principal: &Principal, text: &str) -> Option<Boot> {
+        let opened = self.seal().ok()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text).ok()?;
+        Boot::parse(opened.home?.as_bytes())
     }
 
     /// Seals a state for the next request.
@@ -124,7 +175,9 @@ impl Sealer {
         digest: &str,
         life: Duration,
     ) -> Result<String, ErrorObject> {
-        let envelope = Envelope { state, digest: digest.to_owned(), expires: expires_at(SystemTime::now(), life) };
+        let home = self.home().filter(|_| state.is_bound()).map(|boot| boot.to_string());
+        let expires = expires_at(SystemTime::now(), life);
+        let envelope = Envelope { state, digest: digest.to_owned(), expires, home };
         let sealed = self.seal()?.seal(Purpose::RequestState, principal.as_str(), &envelope);
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
@@ -144,6 +197,7 @@ impl Sealer {
         opened
             .ok()
             .filter(|envelope| envelope.digest == digest && is_good(envelope.expires, SystemTime::now()))
+            .filter(|envelope| self.is_home(envelope.home.as_deref()))
             .map(|envelope| envelope.state)
             .ok_or_else(expired)
     }
@@ -204,7 +258,7 @@ mod tests {
         let now = seconds(SystemTime::now());
         let state = || State::Relay { server: "s".to_owned(), state: None, permit: None };
         let open = |expires, digest: &str| {
-            let envelope = Envelope { state: state(), digest: "d".to_owned(), expires };
+            let envelope = Envelope { state: state(), digest: "d".to_owned(), expires, home: None };
             let text = sealer.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
             sealer.open_state(&principal, &text, digest)
         };

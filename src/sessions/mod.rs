@@ -27,6 +27,8 @@ pub(crate) struct Kept {
     /// Held while the files are read.
     opening: Mutex<()>,
     marks: Arc<Marks>,
+    /// The keys that all hosts of a cluster have; none if this host serves alone.
+    shared: Vec<MasterKey>,
 }
 
 /// The seal for ids of sessions.
@@ -54,7 +56,14 @@ impl Kept {
     /// Keeps in this state directory; without one, nothing outlives the process.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         let marks = Arc::new(Marks::new(folder.as_deref()));
-        Self { folder, opened: OnceLock::new(), opening: Mutex::default(), marks }
+        Self { folder, opened: OnceLock::new(), opening: Mutex::default(), marks, shared: Vec::new() }
+    }
+
+    /// Keeps marks in this state directory, and seals with keys that other hosts have, too: the first one seals, and all of
+    /// them open. Without keys it seals as one that serves alone.
+    #[must_use]
+    pub(crate) fn shared(self, keys: Vec<MasterKey>) -> Self {
+        Self { shared: keys, ..self }
     }
 
     /// Returns the seal, if it was loaded.
@@ -76,12 +85,13 @@ impl Kept {
             return opened;
         }
         let opened = match self.folder.clone() {
-            None => Opened::of_process("there is no state directory".to_owned()),
+            None if self.shared.is_empty() => Opened::of_process("there is no state directory".to_owned()),
+            None => Opened::of_cluster(&self.shared),
             Some(folder) => {
-                let marks = Arc::clone(&self.marks);
+                let (marks, shared) = (Arc::clone(&self.marks), self.shared.clone());
                 keep::done(move || {
                     marks.read(oldest);
-                    Opened::of_folder(&folder)
+                    if shared.is_empty() { Opened::of_folder(&folder) } else { Opened::of_cluster(&shared) }
                 })
                 .await
             }
@@ -114,6 +124,10 @@ impl Opened {
                 Self::of_process(wrong)
             }
         }
+    }
+
+    fn of_cluster(keys: &[MasterKey]) -> Self {
+        Self { seal: Some(Seal::of(keys)), why_short: None }
     }
 
     /// Seals with a key of this process.
@@ -152,6 +166,20 @@ mod tests {
         let elsewhere = Kept::new(Some(folder.path().join("other")));
         assert!(!passes(&kept(), &elsewhere).await, "another state directory");
         assert!(!passes(&Kept::default(), &kept()).await && !passes(&Kept::default(), &Kept::default()).await);
+    }
+
+    #[tokio::test]
+    async fn hosts_with_one_key_open_what_the_others_sealed_wherever_they_keep() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |byte: u8| MasterKey::new([byte; 32]);
+        let state = |name: &str| Some(folder.path().join(name));
+        let one = Kept::new(state("one")).shared(vec![key(1), key(2)]);
+        let other = Kept::new(None).shared(vec![key(2), key(1)]);
+        assert!(passes(&one, &other).await && passes(&other, &one).await);
+        assert_eq!((one.load(0).await.why_short.as_deref(), other.load(0).await.why_short.as_deref()), (None, None));
+        let alone = Kept::new(state("one"));
+        assert!(!passes(&one, &alone).await && !passes(&alone, &one).await, "the key of the folder is not used");
+        assert!(!passes(&Kept::new(None).shared(vec![key(3)]), &other).await, "another cluster");
     }
 
     #[cfg(unix)]

@@ -126,13 +126,19 @@ async def main(options: argparse.Namespace) -> int:
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
     if options.direct:
         options.features = [feature for feature in options.features if feature not in HOSTED]
-    report, world, slots = Report(), World(options.binary, options.joined, options.parts), asyncio.Semaphore(AT_ONCE)
+    if options.replicas:
+        # What has no session lands anywhere. A server in a process of its own is another one at each host.
+        downs = [peer for peer in downs if peer.modern and peer.transport == "http"]
+        ups = [peer for peer in ups if peer.modern]
+    report, slots = Report(), asyncio.Semaphore(AT_ONCE)
+    world = World(options.binary, options.joined, options.parts, options.replicas)
     try:
         await world.open()
         if not options.direct:
             world.config = world.configure("mcp", world.entries(ups))
-            world.host = await world.serve(world.config)
-            await warm_up(world, [up.alias for up in ups], "roots", "sampling", "form")
+            world.host = await (world.serve_all if options.replicas else world.serve)(world.config)
+            if not options.replicas:
+                await warm_up(world, [up.alias for up in ups], "roots", "sampling", "form")
             await world.remembered(ups)
     except Exception as error:
         print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
@@ -166,6 +172,7 @@ if __name__ == "__main__":
     parser.add_argument("--forget", action="store_true")
     parser.add_argument("--joined", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--replicas", action="store_true")
     parser.add_argument("--down", default=".*")
     parser.add_argument("--up", default=".*")
     parser.add_argument("--features", type=lambda text: text.split(","), default=[])

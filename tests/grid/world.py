@@ -22,6 +22,10 @@ from turns import Turns
 from words import KINDS, R25C, Peer, peers
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "cluster"))
+
+from balancer import Balancer  # noqa: E402
+
 #: Settings of hosts that list tools of their own beside all others, and look at each result whether it has to be cut.
 PARTS = {
     "catalog": {"mode": "code", "always": ["*"], "code": {"tools": "all"}},
@@ -38,10 +42,11 @@ def free_port() -> int:
 class World:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, binary: str, joined: bool = False, parts: bool = False) -> None:
+    def __init__(self, binary: str, joined: bool = False, parts: bool = False, replicas: bool = False) -> None:
         self.binary = binary
         self.joined = joined  # whether clients over stdio join the daemon
         self.parts = parts  # whether hosts have PARTS
+        self.replicas = replicas  # whether three hosts serve as one
         self.relays: set[str] = set()
         self.control = Control()
         self.turns = Turns()
@@ -97,6 +102,21 @@ class World:
         servers = {alias: entry | {"startTimeout": "60s"} for alias, entry in servers.items()}
         file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"} | (PARTS if self.parts else {})}))
         return file
+
+    async def serve_all(self, config: Path) -> str:
+        """Starts three hosts that serve as one; returns the URL of a balancer that knows nothing."""
+        port, peers = free_port(), [free_port() for _ in range(3)]
+        urls = []
+        for number, peer in enumerate(peers):
+            own = json.loads(config.read_text())
+            cluster = {"keys": ["ab" * 32], "peers": [f"127.0.0.1:{other}" for other in peers]}
+            own["host"] |= {"cluster": cluster | {"listen": f"127.0.0.1:{peer}"}, "allowedHosts": [f"127.0.0.1:{port}"]}
+            file = config.with_stem(f"{config.stem}-{number}")
+            file.write_text(json.dumps(own))
+            urls.append(await self.serve(file))
+        self.balancer = Balancer([int(url.rsplit(":", 1)[1]) for url in urls])
+        await self.balancer.start(port)
+        return f"http://127.0.0.1:{port}"
 
     async def serve(self, config: Path) -> str:
         """Starts a host; returns its URL."""

@@ -6,6 +6,7 @@ mod approval;
 mod audit;
 mod cache;
 mod catalog;
+mod cluster;
 mod code;
 mod console;
 mod join;
@@ -34,6 +35,7 @@ pub use self::approval::Approval;
 pub use self::audit::Audit;
 pub use self::cache::AnswerCache;
 pub use self::catalog::{CatalogMode, CatalogSettings, Compact};
+pub use self::cluster::{Cluster, PeerSource};
 pub use self::code::{Code, ScriptTools};
 pub use self::console::Console;
 pub use self::join::Join;
@@ -64,7 +66,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 38] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -73,6 +75,7 @@ const KEYS: [&str; 37] = [
     "auth",
     "cache",
     "catalog",
+    "cluster",
     "console",
     "heartbeat",
     "idleExit",
@@ -138,6 +141,8 @@ pub struct HostSettings {
     /// How long after it began a session over HTTP can be taken up again by its id, after a restart or when the host let it
     /// go while it was idle. 0 means never: it ends with the process.
     pub session_life: Duration,
+    /// The other hosts that serve as one with this one; `None` if it serves alone.
+    pub cluster: Option<Cluster>,
     /// How the names that clients see are formed.
     pub naming: Naming,
     /// Whether clients see which tool arguments servers want as HTTP headers too. If so, clients without a session must
@@ -214,6 +219,7 @@ impl Default for HostSettings {
             allowed_origins: Vec::new(),
             sse: true,
             session_life: Duration::from_secs(24 * 60 * 60),
+            cluster: None,
             naming: Naming::default(),
             param_headers: false,
             tasks: true,
@@ -263,6 +269,7 @@ impl HostSettings {
         keep! {
             "host.listen": listen,
             "host.sse": sse,
+            "host.cluster": cluster,
             "host.naming": naming,
             "host.secrets": secrets,
             "host.threads": threads,
@@ -311,6 +318,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
         settings.heartbeat = heartbeat;
     }
     reach(settings, &mut fields, report);
+    cluster::fill(settings, &mut fields, report);
     if let Some(field) = fields.take(&["allowedOrigins"], report) {
         settings.allowed_origins = origins(&field, report);
     }

@@ -76,7 +76,7 @@ pub use crate::manager::ledger::{LedgerTexts, ToolTexts};
 pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
 pub use crate::record::{Arguments, Part};
 use crate::router::Router;
-pub use crate::router::{Gauges, SessionNotes};
+pub use crate::router::{ClusterNotes, Gauges, PeerNotes, SessionNotes};
 
 /// Why the status socket could not be opened.
 ///
@@ -288,6 +288,7 @@ impl StatusSocket {
             limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
             cache: router.manager().answers().status(),
             sessions: router.meter().session_notes(),
+            cluster: router.meter().cluster(),
             tokens,
         }
     }

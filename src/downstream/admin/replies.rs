@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
 use crate::manager::{CacheStatus, ConfigStatus, Ledger, Over, RateKey, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, SessionNotes, Usage};
+use crate::router::{ClientStatus, ClusterNotes, Gauges, SessionNotes, Usage};
 
 /// Everything a daemon reports about itself.
 ///
@@ -55,6 +55,9 @@ pub struct DaemonStatus {
     /// What people should know of the sessions of clients over HTTP; `None` if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionNotes>,
+    /// What this replica sees of its cluster; `None` if the host serves alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterNotes>,
     /// What the tools of each view cost, in tokens.
     pub tokens: Vec<Ledger>,
 }

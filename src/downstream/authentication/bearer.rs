@@ -39,6 +39,12 @@ impl Bearer {
         self.hash(principal).is_some_and(|hash| before.hash(principal) == Some(hash))
     }
 
+    /// Reports whether one of the clients is this principal.
+    #[cfg(feature = "cluster")]
+    pub(super) fn knows(&self, principal: &Principal) -> bool {
+        self.hash(principal).is_some()
+    }
+
     fn hash(&self, principal: &Principal) -> Option<&[u8; 32]> {
         self.0.iter().find(|(known, _)| known == principal).map(|(_, hash)| hash)
     }

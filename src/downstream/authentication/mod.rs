@@ -9,6 +9,8 @@
 //! reading there.
 
 mod bearer;
+#[cfg(feature = "cluster")]
+mod carried;
 mod jwt;
 mod keys;
 mod oauth;
@@ -24,6 +26,8 @@ use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
 pub(super) use self::bearer::{shown_token, shows};
+#[cfg(feature = "cluster")]
+pub(super) use self::carried::Carried;
 use self::oauth::ResourceServer;
 use super::guard::Denied;
 use super::peer::Peer;

@@ -78,6 +78,12 @@ impl ResourceServer {
         self.0.settings == other.0.settings
     }
 
+    /// Reports whether the issuer can have issued a token of this principal.
+    #[cfg(feature = "cluster")]
+    pub(super) fn issued(&self, principal: &Principal) -> bool {
+        principal.is_of_issuer(&self.0.wanted.issuer)
+    }
+
     fn by(settings: &HostOAuth, keys: Arc<Keys>) -> Self {
         let at = well_known(&settings.resource, PROTECTED, true);
         let mut paths = PATHS.map(str::to_owned).to_vec();

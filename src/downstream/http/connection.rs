@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::console::Ends;
@@ -178,8 +178,8 @@ async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
 }
 
 async fn two(door: Arc<Door>, io: AnyStream, opened: Opened) {
-    let streams = Streams { tasks: door.streams.clone(), over: CancellationToken::new() };
-    let _over = streams.over.clone().drop_guard();
+    let streams = Streams::new(door.streams.clone());
+    let _over = streams.over();
     // hyper refuses a header list of exactly the given size.
     let header_bytes = u32::try_from(door.router.limits().header_bytes).unwrap_or(u32::MAX).saturating_add(1);
     let mut builder = http2::Builder::new(streams);
@@ -236,9 +236,21 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
 
 /// Runs each request of one HTTP/2 connection in its own task, and none longer than the connection.
 #[derive(Clone)]
-struct Streams {
+pub(super) struct Streams {
     tasks: TaskTracker,
     over: CancellationToken,
+}
+
+impl Streams {
+    /// Runs them among these tasks.
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self { tasks, over: CancellationToken::new() }
+    }
+
+    /// Ends them once the result is dropped.
+    pub(super) fn over(&self) -> DropGuard {
+        self.over.clone().drop_guard()
+    }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {

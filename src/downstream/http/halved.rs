@@ -71,10 +71,50 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
 
 /// The body of a request. Reading it fails if the client shuts down its sending side before the body is complete.
 pub(super) struct Arriving {
-    incoming: Incoming,
+    incoming: Source,
     wire: HttpWire,
     /// Whether the complete body marks its connection as proven.
     proves: bool,
+}
+
+/// Where a body comes from.
+enum Source {
+    Connection(Incoming),
+    /// It was read before, to be handed to another replica, which is gone.
+    #[cfg(feature = "cluster")]
+    Memory(Bytes),
+}
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Self::Connection(incoming) => Pin::new(incoming).poll_frame(cx),
+            #[cfg(feature = "cluster")]
+            Self::Memory(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Connection(incoming) => incoming.is_end_stream(),
+            #[cfg(feature = "cluster")]
+            Self::Memory(bytes) => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Connection(incoming) => incoming.size_hint(),
+            #[cfg(feature = "cluster")]
+            Self::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+        }
+    }
 }
 
 /// The body of a request is incomplete.
@@ -87,7 +127,13 @@ impl Arriving {
         if proves && incoming.is_end_stream() {
             wire.proves();
         }
-        Self { incoming, wire, proves }
+        Self { incoming: Source::Connection(incoming), wire, proves }
+    }
+
+    /// Returns a body that was read before.
+    #[cfg(feature = "cluster")]
+    pub(super) fn of_whole(bytes: Bytes, wire: HttpWire) -> Self {
+        Self { incoming: Source::Memory(bytes), wire, proves: false }
     }
 }
 

@@ -4,11 +4,13 @@
 //!
 //! The body of an id is: the form (1 byte), the run of the daemon that made it (8), when it began in seconds since 1970
 //! (5), random bytes (16), the view after its length (2), and the handshake. An id that would be too long for a header, or
-//! that nothing could open later, is 32 random bytes in hex instead: such a session lives in memory alone.
+//! that nothing could open later, is 32 random bytes in hex instead: such a session lives in memory alone. In a cluster the
+//! run stands before them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::boot::Boot;
 use crate::hex;
 use crate::router::{Chosen, Client, Handshake, Identity};
 use crate::seal::{Purpose, Seal};
@@ -19,7 +21,9 @@ use crate::sessions::{Kept, Opened, Serial};
 pub(super) struct Handles {
     kept: Arc<Kept>,
     /// This run of the daemon.
-    run: [u8; RUN],
+    run: Boot,
+    /// Whether ids that nothing opens say which run made them: other hosts get requests that are for this one.
+    says_run: bool,
 }
 
 /// An id that was made, and what to remember of it.
@@ -46,6 +50,12 @@ pub(super) enum Origin {
 /// What an id holds.
 #[derive(Debug)]
 pub(super) struct Handle {
+    /// The run that made it.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        allow(dead_code, reason = "one that serves alone takes up the sessions of all runs")
+    )]
+    pub(super) home: Boot,
     pub(super) serial: Serial,
     /// When it began, in seconds since 1970.
     pub(super) began: u64,
@@ -56,19 +66,24 @@ pub(super) struct Handle {
 pub(super) const LONGEST: usize = 900;
 /// The form of the body. Another form gets another number.
 const FORM: u8 = 1;
-const RUN: usize = 8;
+const RUN: usize = Boot::LENGTH;
+/// The digits of an id that nothing opens.
+const DIGITS: usize = 64;
 const TIME: usize = 5;
 const RANDOM: usize = 16;
 /// Stands for the view `all`, in place of the length of a name.
 const ALL: u16 = u16::MAX;
 
 impl Handles {
-    /// Makes ids with what `kept` has.
-    pub(super) fn new(kept: Arc<Kept>) -> Self {
-        let mut run = [0; RUN];
-        // Without randomness there is no key, and so no id that says which run made it.
-        let _ = getrandom::fill(&mut run);
-        Self { kept, run }
+    /// Makes ids of this run with what `kept` has. In a cluster, `says_run`.
+    pub(super) fn new(kept: Arc<Kept>, run: Boot, says_run: bool) -> Self {
+        Self { kept, run, says_run }
+    }
+
+    /// Returns the run that made an id that nothing opens.
+    #[cfg(feature = "cluster")]
+    pub(super) fn run_of_bound(text: &[u8]) -> Option<Boot> {
+        Boot::before(text, DIGITS).map(|(run, _)| run)
     }
 
     /// Gets ready to make ids that can be taken up again for `life`: reads the key before the first one.
@@ -85,8 +100,17 @@ impl Handles {
     pub(super) fn make(&self, client: &Client, life: Duration) -> Result<Made, getrandom::Error> {
         match self.kept.opened().and_then(|opened| opened.seal.as_ref()).filter(|_| !life.is_zero()) {
             Some(seal) => self.seal(seal, client),
-            None => bound(),
+            None => self.bound(),
         }
+    }
+
+    /// Makes an id that nothing opens.
+    fn bound(&self) -> Result<Made, getrandom::Error> {
+        let mut bytes = [0; DIGITS / 2];
+        getrandom::fill(&mut bytes)?;
+        let mut text = if self.says_run { self.run.to_string() } else { String::new() };
+        text.push_str(&hex::encode(&bytes));
+        Ok(Made { text, origin: Origin::Bound })
     }
 
     fn seal(&self, seal: &Seal, client: &Client) -> Result<Made, getrandom::Error> {
@@ -95,15 +119,15 @@ impl Handles {
         let began = now();
         let mut body = Vec::with_capacity(128);
         body.push(FORM);
-        body.extend_from_slice(&self.run);
+        body.extend_from_slice(&self.run.0);
         body.extend_from_slice(&began.to_be_bytes()[8 - TIME..]);
         body.extend_from_slice(&random);
         if !write_view(client.chosen(), &mut body) || !client.write_handshake(&mut body) {
-            return bound();
+            return self.bound();
         }
         let text = seal.seal_bytes(Purpose::Session, client.principal().as_str(), &body)?;
         if text.len() > LONGEST {
-            return bound();
+            return self.bound();
         }
         Ok(Made { text, origin: Origin::Sealed { serial: serial_of(&random), began } })
     }
@@ -140,24 +164,17 @@ impl Handles {
     }
 }
 
-/// Makes an id that nothing opens.
-fn bound() -> Result<Made, getrandom::Error> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
-    Ok(Made { text: hex::encode(&bytes), origin: Origin::Bound })
-}
-
 /// Reads the body of an id that is used in this view.
 pub(super) fn read(body: &[u8], view: &Chosen) -> Option<Handle> {
     let (form, rest) = body.split_first()?;
-    let (_run, rest) = rest.split_first_chunk::<RUN>()?;
+    let (run, rest) = rest.split_first_chunk::<RUN>()?;
     let (time, rest) = rest.split_first_chunk::<TIME>()?;
     let (random, mut rest) = rest.split_first_chunk::<RANDOM>()?;
     if *form != FORM || !is_view(view, &mut rest)? {
         return None;
     }
     let began = time.iter().fold(0, |began, byte| began << 8 | u64::from(*byte));
-    Some(Handle { serial: serial_of(random), began, handshake: Handshake::read(rest)? })
+    Some(Handle { home: Boot(*run), serial: serial_of(random), began, handshake: Handshake::read(rest)? })
 }
 
 fn serial_of(random: &[u8; RANDOM]) -> Serial {

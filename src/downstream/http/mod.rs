@@ -7,6 +7,8 @@
 mod answer;
 mod body;
 mod chosen;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connection;
 mod console;
 mod event_id;
@@ -47,6 +49,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::answer::Refusal;
+#[cfg(feature = "cluster")]
+pub(crate) use self::cluster::Channel;
+#[cfg(feature = "cluster")]
+use self::cluster::Cluster;
 #[cfg(test)]
 pub(super) use self::connection::STREAMS;
 pub(crate) use self::console::identity as page_identity;
@@ -62,7 +68,9 @@ use super::console::{Console, Deeds, access::Access};
 use crate::counts::HostCount;
 use crate::downstream::authentication::Proven;
 use crate::queues::STUCK;
-use crate::router::{DoorLoad, Holds, Identity, Principal, Router};
+#[cfg(feature = "cluster")]
+use crate::router::ClusterNotes;
+use crate::router::{self, DoorLoad, Holds, Identity, Principal, Router};
 use crate::sessions::Kept;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -92,6 +100,9 @@ pub(crate) struct Settings {
     pub(crate) deeds: Option<Arc<dyn Deeds>>,
     /// What ids of sessions are sealed with.
     pub(crate) kept: Arc<Kept>,
+    /// The channel to the other replicas, if there are any.
+    #[cfg(feature = "cluster")]
+    pub(crate) channel: Option<Channel>,
 }
 
 impl Default for Settings {
@@ -106,6 +117,8 @@ impl Default for Settings {
             run: Run::new(None),
             deeds: None,
             kept: Arc::default(),
+            #[cfg(feature = "cluster")]
+            channel: None,
         }
     }
 }
@@ -136,6 +149,12 @@ struct Door {
     tasks: TaskTracker,
     /// The tasks of requests over HTTP/2.
     streams: TaskTracker,
+    /// The other replicas, if there are any.
+    #[cfg(feature = "cluster")]
+    cluster: Option<Cluster>,
+    /// The requests that other replicas handed over.
+    #[cfg(feature = "cluster")]
+    relayed: TaskTracker,
     stopping: CancellationToken,
 }
 
@@ -154,16 +173,21 @@ pub(crate) async fn serve(
     let limits = router.limits().clone();
     let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
     let wires = Wires::default();
+    let is_shared = !router.manager().settings().shared_keys().is_empty();
     let door = Arc::new(Door {
         rules: Rules::new(router.manager().clone(), address, settings.tls),
         bodies: Bodies::new(limits.bodies, wires.clone(), router.queues().clone()),
         wires,
         guests: settings.guests,
         sessions: Sessions::new(caps, limits.session_idle),
-        handles: Handles::new(settings.kept),
+        handles: Handles::new(settings.kept, router::home::boot(&router), is_shared),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
         streams: TaskTracker::new(),
+        #[cfg(feature = "cluster")]
+        cluster: settings.channel.as_ref().map(|channel| Cluster { peers: Arc::clone(&channel.peers) }),
+        #[cfg(feature = "cluster")]
+        relayed: TaskTracker::new(),
         console: Console::new(router.clone(), settings.access, settings.run, (settings.deeds, stop.clone())),
         stopping: stop,
         eras: settings.eras,
@@ -172,10 +196,20 @@ pub(crate) async fn serve(
     door.router.meter().ask_of(&door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
-    accept(&door, listener, &settings.threads, &connections, &kill).await;
-    door.drain(&connections, limits.drain).await;
-    kill.cancel();
-    connections.wait().await;
+    let own = async {
+        accept(&door, listener, &settings.threads, &connections, &kill).await;
+        door.drain(&connections, limits.drain).await;
+        kill.cancel();
+        connections.wait().await;
+    };
+    #[cfg(feature = "cluster")]
+    if let Some(channel) = settings.channel {
+        futures_util::future::join(own, cluster::serve(&door, channel, &settings.threads, &kill)).await;
+    } else {
+        own.await;
+    }
+    #[cfg(not(feature = "cluster"))]
+    own.await;
     // Remaining requests end with their connections.
     door.streams.close();
     door.streams.wait().await;
@@ -264,6 +298,11 @@ impl Holds for Door {
         }
     }
 
+    #[cfg(feature = "cluster")]
+    fn cluster(&self) -> Option<ClusterNotes> {
+        self.cluster.as_ref().map(Cluster::notes)
+    }
+
     fn why_sessions_end(&self) -> Option<String> {
         self.handles.why_short().map(str::to_owned)
     }
@@ -283,6 +322,15 @@ impl Door {
             // Few requests come here, and the future of the others stays small.
             None => Box::pin(self.take_up(digest, value.as_bytes(), identity)).await,
         }
+    }
+
+    /// Returns what stands before ids that nothing opens: this life of the process, if other replicas get requests for it.
+    fn home(&self) -> String {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = &self.cluster {
+            return cluster.peers.boot().to_string();
+        }
+        String::new()
     }
 
     /// Returns for how long ids of sessions can be taken up again.
@@ -386,6 +434,10 @@ impl Door {
     /// Lets running calls finish, then ends every session and writes the last answers.
     async fn drain(&self, connections: &TaskTracker, patience: Duration) {
         self.router.close_doors();
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = &self.cluster {
+            cluster.peers.leave();
+        }
         connections.close();
         self.tasks.close();
         for session in self.sessions.all() {
@@ -394,6 +446,11 @@ impl Door {
         let calls = async {
             connections.wait().await;
             self.tasks.wait().await;
+            #[cfg(feature = "cluster")]
+            {
+                self.relayed.close();
+                self.relayed.wait().await;
+            }
         };
         if timeout(patience, calls).await.is_err() {
             self.router.end_requests().await;

@@ -36,6 +36,8 @@ pub(super) async fn post(
 ) -> Result<HttpResponse, Refusal> {
     let (principal, identity) = (&asker.proven.principal, &asker.identity);
     let (head, body) = request.into_parts();
+    #[cfg(feature = "cluster")]
+    let uri = head.uri;
     let headers = head.headers;
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
@@ -64,6 +66,13 @@ pub(super) async fn post(
         Route::Session(message) => session(door, identity, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
+            #[cfg(feature = "cluster")]
+            if let Some(cluster) = &door.cluster
+                && let Some(served) =
+                    Box::pin(cluster.stateless(door, wire, asker, (&uri, &headers), (&bytes, &request))).await
+            {
+                return served;
+            }
             stateless::serve(door, asker, &headers, request, envelope, wire).await
         }
         // Over HTTP a client withdraws a modern request by closing its stream, so the notification has no effect.

@@ -26,7 +26,7 @@ impl Door {
         let life = life()?;
         let (place, account) = (self.reserve(&identity.principal)?, self.router.queues().account());
         let age = handle.age();
-        let Handle { serial, began, handshake } = handle;
+        let Handle { serial, began, handshake, .. } = handle;
         let clients = self.router.clients();
         let client = clients.readmit(identity.clone(), handshake, account, age);
         let origin = Origin::Sealed { serial, began };

@@ -18,19 +18,23 @@ use hyper::body::Incoming;
 
 use super::answer::{self, Body, Refusal, Response};
 use super::body::Request;
+#[cfg(feature = "cluster")]
+use super::cluster::Step;
 use super::console::{Ends, Target};
 use super::halved::{Arriving, Served};
 use super::rules::Now;
 use super::wires::HttpWire;
 use super::{Asker, Door, chosen, console, get, metrics, post, sse};
 use crate::counts;
+#[cfg(feature = "cluster")]
+use crate::downstream::authentication::Proven;
 use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth};
 use crate::downstream::classify::Eras;
 use crate::upstream::StateName;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Endpoint {
+pub(super) enum Endpoint {
     Mcp,
     Sse,
     Messages,
@@ -54,7 +58,7 @@ const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
 impl Endpoint {
     /// Returns the route of a path, and the view that the path names (`/mcp/VIEW`, `/sse/VIEW`).
-    fn of(path: &str) -> (Option<Self>, Option<&str>) {
+    pub(super) fn of(path: &str) -> (Option<Self>, Option<&str>) {
         if let Some((_, route)) = ROUTES.iter().find(|(known, _)| *known == path) {
             return (Some(*route), None);
         }
@@ -187,6 +191,10 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let (door, wire) = (&service.door, &service.wire);
             // Nearly every request ends here, at its handler: each function in between would move it once more.
             let served = match (route, asker) {
+                #[cfg(feature = "cluster")]
+                (Some(Endpoint::Mcp | Endpoint::Messages), Some(Ok(proven))) if door.cluster.is_some() => {
+                    Box::pin(clustered((door, &rules), wire, route, proven, request)).await
+                }
                 (Some(Endpoint::Mcp), Some(Ok(proven))) => {
                     match chosen::choose(&rules, Endpoint::of(request.uri().path()).1, request.headers(), &proven) {
                         Ok(identity) if request.method() == Method::POST => {
@@ -253,6 +261,31 @@ fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::Empty) } else { response }
 }
 
+/// Serves a request for a session, if other replicas may have it.
+#[cfg(feature = "cluster")]
+async fn clustered(
+    (door, rules): (&Arc<Door>, &Now),
+    wire: &HttpWire,
+    route: Option<Endpoint>,
+    proven: Proven,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Some(cluster) = &door.cluster else { return Err(Refusal::busy("shutting down")) };
+    if route == Some(Endpoint::Messages) {
+        return match cluster.message(door, wire, &proven, request).await {
+            Step::Here(request) => serve((door, rules), wire, route, Some(Ok(proven)), request).await,
+            Step::Done(served) => served,
+        };
+    }
+    let identity = chosen::choose(rules, Endpoint::of(request.uri().path()).1, request.headers(), &proven)?;
+    let asker = Asker { proven, identity };
+    match cluster.session(door, wire, &asker, request).await {
+        Step::Here(request) if request.method() == Method::POST => post::post(door, wire, &asker, request).await,
+        Step::Here(request) => mcp(door, wire, &asker, request).await,
+        Step::Done(served) => served,
+    }
+}
+
 /// Serves a request at any path but `/mcp`.
 async fn serve(
     (door, rules): (&Arc<Door>, &Now),
@@ -286,7 +319,12 @@ async fn serve(
 }
 
 /// Serves a request at `/mcp` that is no POST.
-async fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: &Asker, request: Request) -> Result<Response, Refusal> {
+pub(super) async fn mcp(
+    door: &Arc<Door>,
+    wire: &HttpWire,
+    asker: &Asker,
+    request: Request,
+) -> Result<Response, Refusal> {
     let (head, _body) = request.into_parts();
     match head.method {
         Method::GET => get::get(door, asker, &head.headers, wire).await,

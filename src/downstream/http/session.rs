@@ -186,6 +186,12 @@ impl Sessions {
         self.lock().contains_key(&digest)
     }
 
+    /// Reports whether a session has a running call or an open stream.
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_busy(&self, digest: Digest) -> bool {
+        self.lock().get(&digest).is_some_and(|session| !session.is_idle())
+    }
+
     /// Returns how many sessions cannot be taken up again once they have left.
     pub(super) fn bound(&self) -> usize {
         self.lock().values().filter(|session| session.origin == Origin::Bound).count()

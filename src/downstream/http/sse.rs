@@ -27,6 +27,7 @@ use super::session::SessionPlace;
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::wires::HttpWire;
 use super::{Asker, Door, body, chosen, headers};
+use crate::boot::Boot;
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Route};
@@ -48,7 +49,10 @@ const BEHIND: Duration = Duration::from_secs(2);
 
 /// The id of such a session: 256 random bits, written in hex. It is worth nothing once the stream has ended.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key([u8; 32]);
+struct Key([u8; KEY]);
+
+/// The bytes of such an id.
+const KEY: usize = 32;
 
 /// The open sessions.
 #[derive(Debug, Default)]
@@ -139,7 +143,8 @@ pub(super) fn get(
     let now = Instant::now();
     let mut tick = interval_at(now + KEEP_ALIVE, KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let first = format!("event: endpoint\ndata: /messages?sessionId={key}\n\n");
+    let home = door.home();
+    let first = format!("event: endpoint\ndata: /messages?sessionId={home}{key}\n\n");
     let session = SseSession {
         door: Arc::clone(door),
         key,
@@ -215,16 +220,29 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
     classify::check_legacy(headers::version(headers)).map_err(Refusal::judged)
 }
 
+/// Returns the session that a URL's query names.
+fn named(query: Option<&str>) -> Option<&str> {
+    query.unwrap_or_default().split('&').find_map(|member| member.strip_prefix("sessionId="))
+}
+
+/// Returns the replica that has the session which a URL's query names.
+#[cfg(feature = "cluster")]
+pub(super) fn home_of(query: Option<&str>) -> Option<Boot> {
+    Boot::before(named(query)?.as_bytes(), 2 * KEY).map(|(home, _)| home)
+}
+
 impl Table {
     /// Returns the session that a URL's query names, if the session belongs to the principal with these claims.
     fn find(&self, query: Option<&str>, principal: &Principal, claims: &Claims) -> Result<Arc<SseEntry>, Refusal> {
-        let mut members = query.unwrap_or_default().split('&');
-        let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
+        let Some(id) = named(query) else {
             let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
         };
         let table = self.lock();
-        let entry = Key::parse(id.as_bytes()).and_then(|key| table.get(&key));
+        // In a cluster, the replica stands before the key; the key alone is what nobody can guess.
+        let id = id.as_bytes();
+        let key = Boot::before(id, 2 * KEY).map_or(id, |(_, key)| key);
+        let entry = Key::parse(key).and_then(|key| table.get(&key));
         let is_its = |entry: &&Arc<SseEntry>| {
             entry.proven.principal == *principal && entry.identity.claims == *claims && !entry.account.is_cut()
         };
@@ -271,14 +289,14 @@ impl Table {
 impl Key {
     /// Creates a new id.
     fn mint() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; KEY];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
     /// Parses an id; `None` if the text is no id.
     fn parse(text: &[u8]) -> Option<Self> {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; KEY];
         hex::decode(text, &mut bytes)?;
         // An id has only one spelling: in lower case.
         (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))

@@ -8,6 +8,8 @@ mod admin;
 mod bodies;
 #[cfg(feature = "server")]
 mod caps;
+#[cfg(feature = "cluster")]
+mod cluster;
 #[cfg(feature = "server")]
 mod console;
 mod eras;

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
+use crate::config::{Config, HostSettings, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::{InProcess, Invocation};
 use crate::manager::Manager;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw};
@@ -49,6 +49,11 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
 
 /// A stage with this many additional large tools: about twenty make a list of two pages.
 pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> Stage {
+    staged(|host| change(&mut host.limits), large).await
+}
+
+/// A stage with other settings of the host from the start.
+pub(super) async fn staged(change: impl FnOnce(&mut HostSettings), large: usize) -> Stage {
     let script = Arc::<Script>::default();
     let server = TOOLS.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}}));
@@ -81,7 +86,7 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     config.servers.push(entry);
     // Tests that let time pass count what comes.
     config.host.heartbeat = Duration::ZERO;
-    change(&mut config.host.limits);
+    change(&mut config.host);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({"name": "test", "version": "0"}));
     let memory = HashMap::from([("script".to_owned(), start)]);

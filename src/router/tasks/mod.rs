@@ -42,6 +42,10 @@ use super::reach::Connector;
 use super::state::Sealer;
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult, reworded};
+#[cfg(feature = "cluster")]
+use crate::boot::Boot;
+#[cfg(feature = "cluster")]
+use crate::manager::Principal;
 use crate::manager::{Manager, Server};
 use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, value};
 use crate::queues::Queues;
@@ -60,6 +64,9 @@ struct Handle {
     /// Whether only the host knows the task, because the call was over at once.
     #[serde(default)]
     here: bool,
+    /// The host that has the lease, or knows the task, in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<String>,
 }
 
 /// The server and the connection where a task runs.
@@ -165,6 +172,13 @@ impl Tasks {
         Ok(if at.version.is_modern() { told.with_member("resultType", br#""complete""#) } else { told })
     }
 
+    /// Returns the host that a task is bound to; `None` if it is bound to none, or its id does not open.
+    #[cfg(feature = "cluster")]
+    pub(super) fn home_of(&self, principal: &Principal, handle: &str) -> Option<Boot> {
+        let sealed = self.sealer.seal().ok()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).ok()?;
+        Boot::parse(sealed.home?.as_bytes())
+    }
+
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
         let server =
             self.manager.callable_by(&client.who).iter().find(|server| server.config.alias == task.server).cloned();
@@ -195,6 +209,9 @@ impl Tasks {
         let principal = client.bound();
         let sealed =
             self.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        if !self.sealer.is_home(sealed.home.as_deref()) {
+            return Err(unknown());
+        }
         if let Some(task) = self.registry.find(handle).filter(|task| task.principal == *principal) {
             return Ok(task);
         }
@@ -221,7 +238,9 @@ impl Tasks {
             TaskPlace::Open { .. } | TaskPlace::Here { .. } => None,
         };
         let here = matches!(place, TaskPlace::Here { .. });
-        let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
+        let is_bound = here || lease.is_some();
+        let home = self.sealer.home().filter(|_| is_bound).map(|boot| boot.to_string());
+        let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here, home };
         let sealed = self.sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
         let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
         Ok(self.registry.put(Task {

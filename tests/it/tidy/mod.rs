@@ -11,6 +11,7 @@ use super::hazards;
 /// Modules by floor, and the modules of the same floor that each may use. Lower floors are free, higher ones forbidden.
 const FLOORS: &[(&str, u8, &[&str])] = &[
     ("hex", 0, &[]),
+    ("boot", 0, &["hex"]),
     ("lock", 0, &[]),
     ("threads", 0, &[]),
     ("pieces", 0, &[]),
@@ -31,7 +32,11 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("nearest", 0, &[]),
     ("loopback", 0, &[]),
     ("expression", 0, &["protocol"]),
-    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex", "threads", "expression"]),
+    (
+        "config",
+        0,
+        &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex", "threads", "expression", "seal"],
+    ),
     ("select", 0, &["name", "glob", "config"]),
     ("doubled", 0, &["protocol", "answered"]),
     ("keep", 1, &[]),
@@ -47,6 +52,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("sandbox", 1, &["dial"]),
     ("script", 1, &["sandbox"]),
     ("transport", 1, &["lineage", "dial", "auth", "trees", "sandbox", "script"]),
+    ("peers", 1, &[]),
     ("policy", 1, &[]),
     ("registry", 1, &["policy"]),
     ("pins", 1, &["keep", "lineage", "registry"]),

@@ -19,6 +19,7 @@ pub(super) struct DaemonStatus {
     pub(super) limited: Vec<AtRate>,
     pub(super) cache: Option<Cache>,
     pub(super) sessions: Option<Sessions>,
+    pub(super) cluster: Option<Cluster>,
     pub(super) tokens: Vec<Ledger>,
 }
 
@@ -28,6 +29,26 @@ pub(super) struct DaemonStatus {
 pub(super) struct Sessions {
     pub(super) why: Option<String>,
     pub(super) bound: u64,
+}
+
+/// What the daemon sees of its cluster.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Cluster {
+    pub(super) mode: String,
+    pub(super) replica: String,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// Another replica of a cluster.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Peer {
+    pub(super) address: String,
+    pub(super) replica: Option<String>,
+    pub(super) why: Option<String>,
+    pub(super) differs: bool,
+    pub(super) leaves: bool,
 }
 
 /// How much is kept of the answers that calls may be given again.

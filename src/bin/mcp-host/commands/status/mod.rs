@@ -7,7 +7,7 @@ mod watch;
 use mcp_host::admin;
 use mcp_host::{Ledger, Raw};
 
-use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row, Sessions};
+use self::answer::{AtRate, Cache, Client, Cluster, Config, DaemonStatus, Limit, Peer, Row, Sessions};
 use super::asked::{DaemonQuery, failed};
 use super::callers::word;
 use crate::args::{Common, Status};
@@ -53,6 +53,7 @@ fn page(line: &str, output: &Output) -> Result<Vec<String>, Failure> {
     lines.extend(limited(&answer.limited));
     lines.extend(answer.cache.as_ref().map(cache));
     lines.extend(answer.sessions.as_ref().map(sessions).unwrap_or_default());
+    lines.extend(answer.cluster.as_ref().map(cluster).unwrap_or_default());
     lines.extend(answer.tokens.iter().filter_map(Ledger::over_budget).map(|line| text::line(&line).into_owned()));
     Ok(lines)
 }
@@ -180,6 +181,29 @@ fn sessions(Sessions { why, bound }: &Sessions) -> Vec<String> {
     blank.into_iter().chain(why).chain(bound).map(|line| text::line(&line).into_owned()).collect()
 }
 
+/// Describes the cluster: how many replicas answer, and one line for each.
+fn cluster(Cluster { mode, replica, peers }: &Cluster) -> Vec<String> {
+    let answering = peers.iter().filter(|peer| peer.why.is_none()).count();
+    let own = text::line(replica);
+    let head = format!(
+        "cluster: {}, replica {own}, {answering} of {} answer",
+        text::line(mode),
+        text::count(peers.len(), "peer")
+    );
+    let line = |peer: &Peer| {
+        let address = text::line(&peer.address);
+        let mut line = match (&peer.why, &peer.replica) {
+            (Some(why), _) => format!("  {address} does not answer: {}", text::line(why)),
+            (None, Some(replica)) => format!("  {address} answers as replica {}", text::line(replica)),
+            (None, None) => format!("  {address} answers"),
+        };
+        line.push_str(if peer.leaves { ", and stops" } else { "" });
+        line.push_str(if peer.differs { "; its servers or rules differ from those here" } else { "" });
+        line
+    };
+    [String::new(), head].into_iter().chain(peers.iter().map(line)).collect()
+}
+
 /// Describes what is at the limit of its rate.
 fn limited(limited: &[AtRate]) -> Vec<String> {
     let line = |at: &AtRate| {
@@ -235,6 +259,22 @@ mod tests {
         ];
         assert_eq!(limits(&answer.limits), expected);
         assert_eq!(limits(&answer.limits[..1]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_cluster_is_told_with_who_answers() {
+        let told = |line: &str| DaemonStatus::read(line).ok().unwrap().cluster.as_ref().map(cluster);
+        assert_eq!(told("{}"), None);
+        let line = r#"{"cluster":{"mode":"sealed","replica":"0a","peers":[{"address":"10.0.0.6:8809","replica":"0b"},
+            {"address":"10.0.0.7:8809","replica":"0c","leaves":true,"differs":true},
+            {"address":"10.0.0.8:8809","why":"it cannot be reached: refused"}]}}"#;
+        insta::assert_snapshot!(told(line).unwrap().join("\n"), @"
+
+        cluster: sealed, replica 0a, 2 of 3 peers answer
+          10.0.0.6:8809 answers as replica 0b
+          10.0.0.7:8809 answers as replica 0c, and stops; its servers or rules differ from those here
+          10.0.0.8:8809 does not answer: it cannot be reached: refused
+        ");
     }
 
     #[test]
