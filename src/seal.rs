@@ -261,7 +261,7 @@ mod tests {
     fn a_shared_key_gives_other_keys_for_other_labels() {
         let [one, other] = ["seal a", "seal b"].map(|label| shared_key(&[7; 32], label));
         assert_ne!(one, other);
-        assert_eq!(crate::hex::encode(&one[..4]), "");
+        assert_eq!(one[..4], [0x90, 0x80, 0x01, 0xf3]);
     }
 
     /// What was sealed before must open after an update, so what is derived from a key never changes.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::boot::Boot;
 use crate::config::{ResultLimits, Results, ToolResults};
 use crate::protocol::Raw;
 
@@ -144,6 +145,23 @@ async fn what_is_kept_is_given_to_its_owner_alone_and_for_its_time() {
     assert_eq!((store.sweep(), store.count(), store.used()), (None, 0, 0));
     assert!(store.needs_sweeping());
     assert_eq!(store.get(&("ann", 2), &others[0]).unwrap_err(), Lost::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h110_an_id_says_which_replica_keeps_the_result() {
+    let (here, there) = (Boot([1; 8]), Boot([2; 8]));
+    let room = Room { of_one: 4096, of_all: 4096 };
+    let put = |home| {
+        let store: Store<&str, u8> = Store::of(home);
+        let id = store.put(("ann", 1), Held::blob("x".to_owned(), None), KEEP, room).unwrap();
+        (store, id)
+    };
+    let ((one, id), (other, foreign), (_, alone)) = (put(Some(here)), put(Some(there)), put(None));
+    assert_eq!([&id, &foreign, &alone].map(|id| store::home_of(id)), [Some(here), Some(there), None]);
+    assert!(one.get(&("ann", 1), &id).is_ok() && other.get(&("ann", 1), &foreign).is_ok());
+    // Who comes here with the id of another replica comes because that one is gone.
+    assert_eq!(one.get(&("ann", 1), &foreign).unwrap_err(), Lost::Expired);
+    assert_eq!(one.get(&("bob", 1), &id).unwrap_err(), Lost::Unknown);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //! HKDF). There is no certificate and no authority: who has a key of the cluster belongs to it.
 //!
 //! **Invariant:** both ends prove a key, by TLS 1.3 alone, and no session is resumed: bytes that somebody recorded are worth
-//! nothing.
+//! nothing (`docs/hazards.md` H109).
 
 use std::sync::Arc;
 

@@ -34,9 +34,9 @@ use crate::boot::Boot;
 const CONNECT: Duration = Duration::from_millis(300);
 /// How long a replica may take to prove its key and to say who it is.
 const GREETING: Duration = Duration::from_secs(1);
-/// How often a silent channel is pinged, and how long the answer may take.
+/// How often a silent channel is pinged, and how long the answer may take: a pause of a second, as by a CPU limit, ends nothing.
 const PING: Duration = Duration::from_secs(1);
-const PONG: Duration = Duration::from_secs(1);
+const PONG: Duration = Duration::from_secs(3);
 /// How many unread bytes one stream may hold. Those of the connection are as many as all streams together may have.
 pub(crate) const STREAM_WINDOW: u32 = 64 * 1024;
 pub(crate) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;

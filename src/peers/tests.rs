@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -83,7 +83,7 @@ async fn peers_find_each_other_by_any_key_that_both_have() {
 }
 
 #[tokio::test]
-async fn what_is_no_peer_channel_is_no_peer() {
+async fn h109_what_is_no_peer_channel_is_no_peer() {
     // Another program, which takes every connection and says nothing, or something else.
     for greeting in ["", "HTTP/1.1 400 Bad Request\r\n\r\n"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +102,7 @@ async fn what_is_no_peer_channel_is_no_peer() {
 }
 
 #[tokio::test]
-async fn recorded_bytes_of_a_peer_are_worth_nothing() {
+async fn h109_recorded_bytes_of_a_peer_are_worth_nothing() {
     let own = settings(&[1], Vec::new());
     let there = peers(&own);
     let (address, serving) = serve(Arc::clone(&there)).await;
@@ -143,7 +143,7 @@ async fn recorded_bytes_of_a_peer_are_worth_nothing() {
 }
 
 #[test]
-fn only_what_a_lost_replica_had_moves() {
+fn h110_only_what_a_lost_replica_had_moves() {
     let boots: Vec<Boot> = (0..5).map(|number| Boot([number; 8])).collect();
     let heir = |of: u32, boots: &[Boot]| *boots.iter().max_by_key(|boot| weight(&of.to_be_bytes(), **boot)).unwrap();
     let mut counts = BTreeMap::<Boot, u32>::new();

@@ -252,6 +252,42 @@ mod tests {
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));
     }
 
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn h110_what_is_in_the_memory_of_one_replica_opens_there_alone() {
+        use crate::config::{Cluster, PeerSource, SecretKey};
+
+        let key = SecretKey::parse(&"ab".repeat(SecretKey::LENGTH)).unwrap();
+        let cluster = Cluster::new(vec![key], PeerSource::Addresses(Vec::new()), ([127, 0, 0, 1], 1).into());
+        let settings = HostSettings::default().cluster(cluster);
+        let (here, there, alone) = (Sealer::of(&settings), Sealer::of(&settings), Sealer::new());
+        let (principal, life) = (Principal::local(), Duration::from_secs(100));
+        let relay = |permit| State::Relay { server: "s".to_owned(), state: None, permit };
+        let bound = [
+            State::Parked { call: 1, round: 1 },
+            relay(Some(1)),
+            State::Permission { ask: 1, rule: "r".to_owned() },
+            State::Person { ask: 1, rule: "r".to_owned() },
+            State::SignIn { invitation: 1, why: "w".to_owned() },
+        ];
+        for state in bound {
+            let text = here.seal_state(&principal, state.clone(), "d", life).unwrap();
+            assert_eq!(here.open_state(&principal, &text, "d"), Ok(state));
+            // Another one would find something else under the number.
+            assert_eq!(there.open_state(&principal, &text, "d").unwrap_err(), expired());
+            for sealer in [&here, &there] {
+                assert_eq!(sealer.home_of(&principal, &text), Some(here.boot));
+                assert_eq!(sealer.home_of(&Principal::named("bob"), &text), None);
+            }
+        }
+        for state in [relay(None), State::Roots, State::Afresh { keys: vec!["k".to_owned()] }] {
+            let text = here.seal_state(&principal, state.clone(), "d", life).unwrap();
+            assert_eq!(there.open_state(&principal, &text, "d"), Ok(state));
+            assert_eq!(there.home_of(&principal, &text), None);
+            assert!(alone.open_state(&principal, &text, "d").is_err());
+        }
+    }
+
     #[test]
     fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
         let (sealer, principal) = (Sealer::new(), Principal::local());

@@ -25,6 +25,8 @@ mod outlet;
 mod post;
 mod rarely;
 mod receipt;
+#[cfg(feature = "cluster")]
+mod relayed;
 mod replay;
 mod revival;
 mod routes;
@@ -204,7 +206,7 @@ pub(crate) async fn serve(
     };
     #[cfg(feature = "cluster")]
     if let Some(channel) = settings.channel {
-        futures_util::future::join(own, cluster::serve(&door, channel, &settings.threads, &kill)).await;
+        futures_util::future::join(own, relayed::serve(&door, channel, &settings.threads, &kill)).await;
     } else {
         own.await;
     }

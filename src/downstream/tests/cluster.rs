@@ -34,6 +34,12 @@ impl std::ops::Deref for Replica {
 }
 
 impl Replica {
+    /// Returns how many others it sees.
+    fn answering(&self) -> usize {
+        let notes = self.stage.router.meter().cluster().unwrap_or_default();
+        notes.peers.iter().filter(|peer| peer.why.is_none()).count()
+    }
+
     /// Ends it as `kill -9` ends a process.
     fn kill(&mut self) {
         self.runtime.take().expect("it lives").shutdown_background();
@@ -53,7 +59,7 @@ fn key(byte: u8) -> SecretKey {
 }
 
 /// Starts replicas whose keys are these, one for each; `prepare` changes each stage.
-async fn replicas<F: Fn(Stage) -> Stage + Copy + Send + 'static>(keys: &[u8], prepare: F) -> Vec<Replica> {
+async fn replicas(keys: &[u8], prepare: fn(Stage) -> Stage) -> Vec<Replica> {
     let mut listeners = Vec::new();
     for _ in keys {
         listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap().into_std().unwrap());
@@ -74,7 +80,12 @@ async fn replicas<F: Fn(Stage) -> Stage + Copy + Send + 'static>(keys: &[u8], pr
         });
         async move { Replica { house: house.await.unwrap(), runtime: Some(runtime) } }
     });
-    join_all(started).await
+    let all = join_all(started).await;
+    for (byte, replica) in keys.iter().zip(&all) {
+        let others = keys.iter().filter(|other| *other == byte).count() - 1;
+        until_some_time(|| replica.answering() == others).await;
+    }
+    all
 }
 
 async fn three() -> Vec<Replica> {
@@ -118,15 +129,14 @@ async fn a_session_is_at_its_home_whichever_replica_its_requests_land_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h62_streams_and_the_end_of_a_session_cross_replicas() {
+async fn h110_streams_and_the_end_of_a_session_cross_replicas() {
     let all = three().await;
     let peer = all[0].client("2025-11-25").await;
     let mut stream = at(&all[1], &peer).await;
     assert_eq!(stream.get("").await.status, 200);
     stream.event().await.unwrap();
     all[0].stage.announce(None);
-    let event = stream.event().await.unwrap();
-    assert!(event.ends_with("notifications/tools/list_changed"), "{event}");
+    while !stream.event().await.unwrap().ends_with("notifications/tools/list_changed") {}
     assert_eq!(at(&all[2], &peer).await.get("").await.status, 409, "it is open on another connection");
     assert_eq!(status(&all[2], &peer, "DELETE").await, 204);
     while stream.event().await.is_some() {}
@@ -178,7 +188,7 @@ async fn messages_of_http_and_sse_find_their_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h60_no_replica_serves_a_session_to_another_principal() {
+async fn h109_no_replica_serves_a_session_to_another_principal() {
     let all = replicas(&[1, 1, 1], bearer).await;
     let ann = all[0].client_as(Some(ANN), "2025-11-25").await;
     assert_eq!(status(&all[1], &ann, "POST").await, 200);
@@ -209,7 +219,7 @@ async fn at_with(replica: &Replica, peer: &Peer) -> Peer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h62_the_sessions_of_a_dead_replica_go_on_at_one_other() {
+async fn h110_the_sessions_of_a_dead_replica_go_on_at_one_other() {
     let mut all = three().await;
     let mut peers = Vec::new();
     for number in 0..12 {
@@ -218,6 +228,9 @@ async fn h62_the_sessions_of_a_dead_replica_go_on_at_one_other() {
         peers.push(peer);
     }
     all[0].kill();
+    for replica in &all[1..] {
+        until_some_time(|| replica.answering() == 1).await;
+    }
     for peer in &peers {
         for replica in &all[1..] {
             let mut there = at(replica, peer).await;
@@ -229,7 +242,7 @@ async fn h62_the_sessions_of_a_dead_replica_go_on_at_one_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h57_a_call_whose_replica_dies_has_an_unknown_outcome_and_is_not_made_again() {
+async fn h110_a_call_whose_replica_dies_has_an_unknown_outcome_and_is_not_made_again() {
     let mut all = three().await;
     let peer = all[0].client("2025-11-25").await;
     let mut there = at(&all[1], &peer).await;
@@ -251,7 +264,7 @@ async fn h57_a_call_whose_replica_dies_has_an_unknown_outcome_and_is_not_made_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h95_a_replica_that_stops_hands_its_sessions_over() {
+async fn h110_a_replica_that_stops_hands_its_sessions_over() {
     let all = three().await;
     let idle = all[0].client("2025-11-25").await;
     let busy = all[0].client("2025-11-25").await;
@@ -275,7 +288,7 @@ async fn h95_a_replica_that_stops_hands_its_sessions_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h60_a_replica_with_another_key_is_no_replica() {
+async fn h109_a_replica_with_another_key_is_no_replica() {
     let all = replicas(&[1, 1, 2], |stage| stage).await;
     let peer = all[0].client("2025-11-25").await;
     assert_eq!(status(&all[1], &peer, "POST").await, 200);

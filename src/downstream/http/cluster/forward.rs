@@ -19,6 +19,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::{BOOT, LOST, PROOF};
 use crate::downstream::authentication::{Carried, Proven};
@@ -114,8 +115,13 @@ pub(super) async fn forward(link: &Link, parcel: &Parcel, body: Sending, is_lost
     }
 }
 
-/// Returns the answer of another replica as that of this one. If it breaks off, so does the connection to the client.
-pub(super) fn answer(response: http::Response<Incoming>, wire: &HttpWire) -> Response {
+/// Returns the answer of another replica as that of this one. If it breaks off, so does the connection to the client. It ends
+/// with `until`, if that is given.
+pub(super) fn answer(
+    response: http::Response<Incoming>,
+    wire: &HttpWire,
+    until: Option<CancellationToken>,
+) -> Response {
     let (head, incoming) = response.into_parts();
     let mut headers = head.headers;
     OF_ONE_HOP.iter().chain([&DATE]).for_each(|name| drop(headers.remove(name)));
@@ -123,19 +129,28 @@ pub(super) fn answer(response: http::Response<Incoming>, wire: &HttpWire) -> Res
     if is_empty {
         headers.remove(CONTENT_LENGTH);
     }
-    let body = if is_empty { Body::Empty } else { Body::stream(pieces(incoming, wire.clone())) };
+    let body = if is_empty { Body::Empty } else { Body::stream(pieces(incoming, wire.clone(), until)) };
     let mut answer = Response::new(body);
     *answer.status_mut() = head.status;
     *answer.headers_mut() = headers;
     answer
 }
 
-fn pieces(incoming: Incoming, wire: HttpWire) -> impl stream::Stream<Item = Bytes> + Send + 'static {
-    stream::unfold((incoming, wire), |(mut incoming, wire)| async move {
+fn pieces(
+    incoming: Incoming,
+    wire: HttpWire,
+    until: Option<CancellationToken>,
+) -> impl stream::Stream<Item = Bytes> + Send + 'static {
+    stream::unfold((incoming, wire, until), |(mut incoming, wire, until)| async move {
         loop {
-            match poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await? {
+            let next = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx));
+            let next = match &until {
+                Some(until) => until.run_until_cancelled(next).await?,
+                None => next.await,
+            };
+            match next? {
                 Ok(frame) => match frame.into_data() {
-                    Ok(piece) if !piece.is_empty() => return Some((piece, (incoming, wire))),
+                    Ok(piece) if !piece.is_empty() => return Some((piece, (incoming, wire, until))),
                     _ => {}
                 },
                 Err(_) => {

@@ -4,14 +4,14 @@
 //! authenticated. Out: the request itself, if it is served here, or the answer of the replica that it was handed to. A request
 //! that was handed over is served where it arrives, so there is one step at most.
 //!
-//! If the replica of a session is gone, the others agree on one that takes the session up from its id. Whatever else was in the
-//! memory of that replica is gone. `forward.rs` hands a request over, and `relayed.rs` serves those of other replicas.
+//! If the replica of a session is gone, the others agree on one that takes the session up from its id (`docs/hazards.md` H110).
+//! Whatever else was in the memory of that replica is gone. `forward.rs` hands a request over, and `relayed.rs` beside this folder serves those
+//! of other replicas.
 //!
 //! **Invariant:** what travels is what the live request has proven, and an id opens for its principal alone (`docs/hazards.md`
 //! H60). Start reading at [`Cluster::session`].
 
 mod forward;
-mod relayed;
 
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use http_body::Body as _;
 use tokio::net::TcpListener;
 
 use self::forward::{Forwarded, Parcel};
-pub(super) use self::relayed::serve;
 use super::answer::{self, Refusal, Response};
 use super::body::{self, Request};
 use super::halved::Arriving;
@@ -35,11 +34,11 @@ use crate::protocol::{self, Message};
 use crate::router::{ClusterNotes, Handshake, Identity, PeerNotes};
 
 /// Names the replica that a request is for. It refuses what is for another.
-const BOOT: HeaderName = HeaderName::from_static("mcp-host-boot");
+pub(super) const BOOT: HeaderName = HeaderName::from_static("mcp-host-boot");
 /// What the request has proven.
-const PROOF: HeaderName = HeaderName::from_static("mcp-host-proof");
+pub(super) const PROOF: HeaderName = HeaderName::from_static("mcp-host-proof");
 /// Set if an earlier replica may have begun the call: it is not made again, and its client is told so.
-const LOST: HeaderName = HeaderName::from_static("mcp-host-lost");
+pub(super) const LOST: HeaderName = HeaderName::from_static("mcp-host-lost");
 
 /// The peer channel before it serves.
 #[derive(Clone)]
@@ -111,7 +110,7 @@ impl Cluster {
         let link = self.peers.find(home).await?;
         let parcel = Parcel::new((&Method::POST, uri, headers), &asker.proven)?;
         match forward::forward(&link, &parcel, forward::whole(body.clone()), false).await {
-            Forwarded::Answered(response) => Some(Ok(forward::answer(response, wire))),
+            Forwarded::Answered(response) => Some(Ok(forward::answer(response, wire, None))),
             Forwarded::NotThere => {
                 link.note_leaving();
                 None
@@ -146,7 +145,8 @@ impl Cluster {
         request: Request,
     ) -> Step {
         let Some(home) = home else { return Step::Here(request) };
-        let mut link = self.peers.find(home.boot).await.filter(|link| !link.leaves() || home.inherited.is_none());
+        // One that stops still has the sessions that are at work, and says of the others that they are not there.
+        let mut link = self.peers.find(home.boot).await;
         if link.is_none() {
             link = home.inherited.as_ref().and_then(|of| self.peers.heir(of));
         }
@@ -162,7 +162,7 @@ impl Cluster {
         if is_large && head.method == Method::POST {
             let sent = forward::forward(&link, &parcel, forward::streamed(arriving), false).await;
             return Step::Done(match sent {
-                Forwarded::Answered(response) => Ok(forward::answer(response, wire)),
+                Forwarded::Answered(response) => Ok(forward::answer(response, wire, None)),
                 Forwarded::Lost => {
                     // The client cannot be told under the id of its request, which nobody here has read.
                     wire.end_token().cancel();
@@ -176,10 +176,12 @@ impl Cluster {
             Ok(bytes) => bytes,
             Err(refused) => return Step::Done(Err(refused)),
         };
+        // The stream of a client that reads on ends once this replica stops; the client opens it again elsewhere.
+        let until = (head.method == Method::GET).then(|| door.stopping.clone());
         let mut is_lost = false;
         for _ in 0..ATTEMPTS {
             match forward::forward(&link, &parcel, forward::whole(bytes.clone()), is_lost).await {
-                Forwarded::Answered(response) => return Step::Done(Ok(forward::answer(response, wire))),
+                Forwarded::Answered(response) => return Step::Done(Ok(forward::answer(response, wire, until))),
                 Forwarded::NotThere => link.note_leaving(),
                 Forwarded::Unsent => {}
                 Forwarded::Lost => is_lost = is_lost || begins_work(&head.method, &bytes),
@@ -191,7 +193,7 @@ impl Cluster {
                     None => self.peers.heir(of),
                 },
                 Some(of) => self.peers.heir(of),
-                None => self.peers.find(home.boot).await.filter(|again| !again.leaves()),
+                None => self.peers.find(home.boot).await,
             };
             match next {
                 Some(next) => link = next,
@@ -229,7 +231,12 @@ fn is_work(method: &protocol::Method) -> bool {
 }
 
 /// Tells the client of a call that its replica ended while it ran (`docs/hazards.md` H57).
-async fn lost(door: &Door, identity: &Identity, headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Refusal> {
+pub(super) async fn lost(
+    door: &Door,
+    identity: &Identity,
+    headers: &HeaderMap,
+    bytes: &Bytes,
+) -> Result<Response, Refusal> {
     let Ok(Message::Request(request)) = Message::parse(bytes) else { return Err(gone()) };
     let in_use = door.session(identity, headers).await?;
     let outcome = Handshake::lost(&door.router, &in_use.session().client, &request.method);

@@ -27,18 +27,17 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{BOOT, Channel, LOST, PROOF};
+use super::answer::{self, Body, Refusal, Response};
+use super::cluster::{self, BOOT, Channel, LOST, PROOF};
+use super::connection::Streams;
+use super::halved::Arriving;
+use super::routes::Endpoint;
+use super::rules::Now;
+use super::threads::Threads;
+use super::wires::{HttpWire, Listed, Serving};
+use super::{Asker, Door, SESSION, body, chosen, post, routes, sse};
 use crate::boot::Boot;
 use crate::downstream::authentication::{Carried, Proven};
-use crate::downstream::http::answer::{self, Body, Refusal, Response};
-use crate::downstream::http::body;
-use crate::downstream::http::connection::Streams;
-use crate::downstream::http::halved::Arriving;
-use crate::downstream::http::routes::Endpoint;
-use crate::downstream::http::rules::Now;
-use crate::downstream::http::threads::Threads;
-use crate::downstream::http::wires::{HttpWire, Listed, Serving};
-use crate::downstream::http::{Asker, Door, SESSION, chosen, post, routes, sse};
 use crate::peers::{ALPN, CONNECTION_WINDOW, HELLO, Peers, STREAM_WINDOW};
 
 /// How long a peer may take to prove its key.
@@ -56,12 +55,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 const HEADS: usize = 3;
 
 /// Serves the peer channel, and keeps channels to the other replicas, until `kill`.
-pub(in crate::downstream::http) async fn serve(
-    door: &Arc<Door>,
-    channel: Channel,
-    threads: &Threads,
-    kill: &CancellationToken,
-) {
+pub(super) async fn serve(door: &Arc<Door>, channel: Channel, threads: &Threads, kill: &CancellationToken) {
     let connections = TaskTracker::new();
     let Channel { peers, listener } = channel;
     let arriving = Arc::new(Semaphore::new(ARRIVING));
@@ -193,7 +187,7 @@ async fn served(door: &Arc<Door>, wire: &HttpWire, rules: &Now, proven: Proven, 
 async fn lost(door: &Arc<Door>, asker: &Asker, request: body::Request) -> Result<Response, Refusal> {
     let (head, arriving) = request.into_parts();
     let bytes = body::read(arriving, door.router.limits().body, &asker.proven.principal, &door.bodies).await?;
-    super::lost(door, &asker.identity, &head.headers, &bytes).await
+    cluster::lost(door, &asker.identity, &head.headers, &bytes).await
 }
 
 /// Reports whether a request is for a session that is at work here. While this replica stops, the others take up all
