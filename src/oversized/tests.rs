@@ -157,7 +157,7 @@ async fn h110_an_id_says_which_replica_keeps_the_result() {
         (store, id)
     };
     let ((one, id), (other, foreign), (_, alone)) = (put(Some(here)), put(Some(there)), put(None));
-    assert_eq!([&id, &foreign, &alone].map(|id| store::home_of(id)), [Some(here), Some(there), None]);
+    assert_eq!([&id, &foreign, &alone].map(|id| home_of(id)), [Some(here), Some(there), None]);
     assert!(one.get(&("ann", 1), &id).is_ok() && other.get(&("ann", 1), &foreign).is_ok());
     // Who comes here with the id of another replica comes because that one is gone.
     assert_eq!(one.get(&("ann", 1), &foreign).unwrap_err(), Lost::Expired);

@@ -3,6 +3,7 @@
 //! **Invariant:** a client that does not read stops its own stream and no other: a stream holds little, and the connection
 //! holds all that its streams may.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -184,9 +185,23 @@ impl Link {
         }
         sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
             Some(_) => SendFailed::Unsent,
+            None if was_refused(failed.error()) => SendFailed::Unsent,
             None => SendFailed::Lost,
         })
     }
+}
+
+/// Reports whether the other end said that it did not take the request, as one that stops says of what comes too late.
+fn was_refused(error: &hyper::Error) -> bool {
+    let mut cause: Option<&dyn Error> = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let is_late = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            return error.is_remote() && (is_late || error.reason() == Some(h2::Reason::REFUSED_STREAM));
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Asks a replica who it is.

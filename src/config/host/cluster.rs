@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn wrong(cluster: &str) -> String {
-        read(cluster, &[("SHORT", "hunter2")]).unwrap_err().to_string()
+        read(cluster, &[("SHORT", "hunter2")]).expect_err("it is wrong").to_string()
     }
 
     #[test]
@@ -292,16 +292,35 @@ mod tests {
 
     #[test]
     fn mistakes_in_a_cluster_are_named() {
-        insta::assert_snapshot!(wrong("{}"), @"");
-        insta::assert_snapshot!(wrong(r#"{ "peers": ["a:1"], "listen": "127.0.0.1:1" }"#), @"");
-        insta::assert_snapshot!(wrong(r#"{ "keys": [], "peers": [], "listen": "127.0.0.1:0" }"#), @"");
+        insta::assert_snapshot!(wrong("{}"), @"
+        f.json:2: host.cluster: `keys` is missing
+        f.json:2: host.cluster: `listen` is missing
+        ");
+        insta::assert_snapshot!(wrong(r#"{ "peers": ["a:1"], "listen": "127.0.0.1:1" }"#), @"f.json:2: host.cluster: `keys` is missing");
+        insta::assert_snapshot!(wrong(r#"{ "keys": [], "peers": [], "listen": "127.0.0.1:0" }"#), @"
+        f.json:2: host.cluster.keys: there is no key
+        f.json:2: host.cluster.peers: there is no peer
+        f.json:2: host.cluster.listen: the other replicas cannot know a port that is drawn
+        ");
         let all = format!(
             r#"{{ "keys": ["${{SHORT}}", "abcd", "{KEY}", "{KEY}"], "peers": ["a", "dns:a:1", "a:0", "a:1"], "listen": "0.0.0.0:8808",
                  "address": "here", "namespace": "a b", "store": "redis://x", "beat": "1s" }}"#
         );
         let told = wrong(&all);
         assert!(!told.contains("hunter2") && !told.contains("abcd"), "{told}");
-        insta::assert_snapshot!(told, @"");
-        insta::assert_snapshot!(wrong(&format!(r#"{{ "keys": ["{KEY}"], "peers": "a:1", "listen": "127.0.0.1:1" }}"#)), @"");
+        insta::assert_snapshot!(told, @r#"
+        f.json:2: host.cluster.keys[0]: this is not a key: expected 32 bytes in base64 or hexadecimal
+        f.json:2: host.cluster.keys[1]: this is not a key: expected 32 bytes in base64 or hexadecimal
+        f.json:2: host.cluster.keys[3]: this key is given twice
+        f.json:2: host.cluster.peers[0]: "a" is not an address with a port
+        f.json:2: host.cluster.peers[1]: "dns:a:1" is not an address with a port
+        f.json:2: host.cluster.peers[2]: "a:0" is not an address with a port
+        f.json:2: host.cluster.listen: this is where clients connect (host.listen)
+        f.json:3: host.cluster.address: "here" is not an address with a port
+        f.json:3: host.cluster.namespace: "a b" is not a namespace
+        f.json:3: host.cluster.beat: unknown key
+        f.json:3: host.cluster.store: unknown key
+        "#);
+        insta::assert_snapshot!(wrong(&format!(r#"{{ "keys": ["{KEY}"], "peers": "a:1", "listen": "127.0.0.1:1" }}"#)), @r#"f.json:2: host.cluster.peers: "a:1" does not say where the peers are"#);
     }
 }

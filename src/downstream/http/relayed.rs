@@ -5,7 +5,7 @@
 //! only if it is for this life of the process; everything else gets 421 and has no effect.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use super::routes::Endpoint;
 use super::rules::Now;
 use super::threads::Threads;
 use super::wires::{HttpWire, Listed, Serving};
-use super::{Asker, Door, SESSION, body, chosen, post, routes, sse};
+use super::{Asker, Door, LAST_WORDS, SESSION, body, chosen, post, routes, sse};
 use crate::boot::Boot;
 use crate::downstream::authentication::{Carried, Proven};
 use crate::peers::{ALPN, CONNECTION_WINDOW, HELLO, Peers, STREAM_WINDOW};
@@ -74,7 +74,7 @@ pub(super) async fn serve(door: &Arc<Door>, channel: Channel, threads: &Threads,
             let Ok(place) = Arc::clone(&arriving).try_acquire_owned() else { continue };
             let (door, peers, kill) = (Arc::clone(door), Arc::clone(&peers), kill.clone());
             let serve = |stream| async move {
-                kill.clone().run_until_cancelled(one(door, peers, stream, place)).await;
+                one(door, peers, stream, (place, kill)).await;
             };
             if let Err(error) = threads.serve(&connections, stream, serve) {
                 tracing::warn!(%error, "cannot serve a replica");
@@ -87,10 +87,17 @@ pub(super) async fn serve(door: &Arc<Door>, channel: Channel, threads: &Threads,
 }
 
 /// Serves one connection, once its peer has proven a key.
-async fn one(door: Arc<Door>, peers: Arc<Peers>, stream: TcpStream, place: OwnedSemaphorePermit) {
+async fn one(
+    door: Arc<Door>,
+    peers: Arc<Peers>,
+    stream: TcpStream,
+    (place, kill): (OwnedSemaphorePermit, CancellationToken),
+) {
     // Without this option, small answers would wait until the peer acknowledges earlier ones.
     let _ = stream.set_nodelay(true);
-    let stream = match timeout(HANDSHAKE, peers.acceptor().accept(stream)).await {
+    let accepted = timeout(HANDSHAKE, peers.acceptor().accept(stream));
+    let Some(accepted) = kill.run_until_cancelled(accepted).await else { return };
+    let stream = match accepted {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(ALPN) => stream,
         Ok(Ok(_)) => return tracing::warn!("a connection to the peer channel is of no replica of this version"),
         Ok(Err(error)) => {
@@ -118,8 +125,14 @@ async fn one(door: Arc<Door>, peers: Arc<Peers>, stream: TcpStream, place: Owned
         let (door, peers) = (Arc::clone(&door), Arc::clone(&peers));
         async move { Box::pin(answer_to(&door, &peers, request)).await }
     });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
     // However it ends, the peer connects again.
-    let _ = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = kill.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    // The peer is told which requests came too late: it hands them to others.
+    let _ = timeout(LAST_WORDS, connection).await;
 }
 
 /// Answers one request of another replica. An error resets its stream.

@@ -375,6 +375,26 @@ fn refused() {
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
       use up to 64 letters, digits, `.`, `-` and `_`
+    host-cluster.toml:7: host.cluster.keys[0]: this is not a key: expected 32 bytes in base64 or hexadecimal
+      make one with: openssl rand -base64 32
+    host-cluster.toml:9: host.cluster.keys[2]: this key is given twice
+      remove one of the two
+    host-cluster.toml:11: host.cluster.peers[0]: "10.0.0.5" is not an address with a port
+      write "dns:NAME:PORT", or a list of addresses such as ["10.0.0.5:8809", "10.0.0.6:8809"]
+    host-cluster.toml:11: host.cluster.peers[1]: "dns:peers:8809" is not an address with a port
+      write "dns:NAME:PORT", or a list of addresses such as ["10.0.0.5:8809", "10.0.0.6:8809"]
+    host-cluster.toml:11: host.cluster.peers[2]: "10.0.0.6:0" is not an address with a port
+      write "dns:NAME:PORT", or a list of addresses such as ["10.0.0.5:8809", "10.0.0.6:8809"]
+    host-cluster.toml:12: host.cluster.listen: this is where clients connect (host.listen)
+      use another port, such as 8809: only replicas may reach it
+    host-cluster.toml:13: host.cluster.address: "here" is not an address with a port
+      write "auto", or an address such as "10.0.0.5:8809"
+    host-cluster.toml:14: host.cluster.namespace: "a b" is not a namespace
+      use up to 64 letters, digits, `.`, `-` and `_`
+    host-cluster.toml:15: host.cluster.store: unknown key
+      the keys here are address, keys, listen, namespace, peers
+    host-cluster.toml:16: host.cluster.beat: unknown key
+      the keys here are address, keys, listen, namespace, peers
     host-metrics-token.toml:9: host.metrics.token: this is also the token of "laptop", which opens more than /metrics
       run `mcp-host token --metrics`, and put the line that it prints here
     host-metrics.toml:9: host.metrics.enabled: expected true or false, found a string
