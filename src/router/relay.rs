@@ -10,6 +10,7 @@ use super::roots;
 use super::state::{Sealer, State, expired};
 use crate::adapt;
 use crate::answered::Answered;
+use crate::config::Transport;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
@@ -99,7 +100,9 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
     let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
     let server = forward.server.config.alias.to_string();
     let sealed = State::Relay { server, state, permit: forward.permit };
-    let sealed = sealer.seal_state(client.bound(), sealed, forward.digest(), forward.limits.answer)?;
+    // Another host of a cluster has another process of this server, which may not know what this one has begun.
+    let is_bound = forward.permit.is_some() || matches!(forward.server.config.transport, Transport::Stdio(_));
+    let sealed = sealer.seal_at(client.bound(), sealed, forward.digest(), (forward.limits.answer, is_bound))?;
     let declared = forward.server.declared(&client.who);
     let mut edits = Edits::new(result);
     edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());

@@ -175,7 +175,19 @@ impl Sealer {
         digest: &str,
         life: Duration,
     ) -> Result<String, ErrorObject> {
-        let home = self.home().filter(|_| state.is_bound()).map(|boot| boot.to_string());
+        let is_bound = state.is_bound();
+        self.seal_at(principal, state, digest, (life, is_bound))
+    }
+
+    /// Seals a state for the next request. With `is_bound`, it means something at this host alone.
+    pub(super) fn seal_at(
+        &self,
+        principal: &Principal,
+        state: State,
+        digest: &str,
+        (life, is_bound): (Duration, bool),
+    ) -> Result<String, ErrorObject> {
+        let home = self.home().filter(|_| is_bound).map(|boot| boot.to_string());
         let expires = expires_at(SystemTime::now(), life);
         let envelope = Envelope { state, digest: digest.to_owned(), expires, home };
         let sealed = self.seal()?.seal(Purpose::RequestState, principal.as_str(), &envelope);

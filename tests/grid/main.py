@@ -127,9 +127,10 @@ async def main(options: argparse.Namespace) -> int:
     if options.direct:
         options.features = [feature for feature in options.features if feature not in HOSTED]
     if options.replicas:
-        # What has no session lands anywhere. A server in a process of its own is another one at each host.
+        # What has no session lands anywhere. A server that a host starts is another process at each host, and what one of them
+        # lists or changes is news of that one alone.
         downs = [peer for peer in downs if peer.modern and peer.transport == "http"]
-        ups = [peer for peer in ups if peer.modern]
+        ups = [peer for peer in ups if peer.modern and peer.transport == "http"]
     report, slots = Report(), asyncio.Semaphore(AT_ONCE)
     world = World(options.binary, options.joined, options.parts, options.replicas)
     try:

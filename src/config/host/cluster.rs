@@ -254,8 +254,8 @@ fn is_place(text: &str) -> bool {
 
 #[cfg(all(test, feature = "cluster"))]
 mod tests {
-    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
     use super::*;
+    use crate::config::{Config, Error, Syntax, Vars, parse_str};
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const OTHER: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
